@@ -132,18 +132,6 @@ def warmed(encode: Callable[[list[str]], object], texts: list[str]) -> float:
     return seconds(lambda: encode(texts))
 
 
-def try_compiled(towers: SentenceTransformer, texts: list[str]) -> float | None:
-    """Time ours with a compiled encoder, compiling not counted."""
-
-    def call() -> float:
-        encode = DocumentEncoder(towers, compile_options={})
-        encode(texts[:4096])
-        encode(texts[:4096])
-        return seconds(lambda: encode(texts).cpu())
-
-    return attempt("DocumentEncoder, compiled", call)
-
-
 def parts(towers: SentenceTransformer, texts: list[str]) -> dict[str, float]:
     """Time what encoding is made of, each part alone: ours can be no faster than the slowest."""
     encode = DocumentEncoder(towers)
@@ -272,8 +260,6 @@ def main() -> None:
     _write(found, options)
     found["parts"] = parts(towers, trial)
     print(f"parts, alone, {len(trial)} texts: {json.dumps(found['parts'])}", flush=True)
-    if options.compile:
-        found["trial_compiled_s"] = try_compiled(towers, trial)
     if options.profile:
         some = trial[:2_000]  # a profile of more takes minutes
         for name, call in (
@@ -301,7 +287,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="fewer texts where time is short")
     parser.add_argument("--seconds", type=float, default=90, help="start no round after this time")
-    parser.add_argument("--compile", action="store_true", help="also try a compiled encoder")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()

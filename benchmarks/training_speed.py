@@ -176,6 +176,8 @@ class _Silent:
 
     def add_scalar(self, *_: object) -> None: ...
 
+    def close(self) -> None: ...
+
 
 def measure(
     variant: Variant, preset: Preset, corpus: Corpus, options: argparse.Namespace
@@ -216,7 +218,7 @@ def measure(
     failure = getattr(getattr(trainer.model, "encode_batch", None), "failure", None)
     if failure is not None:
         note = f"capture failed: {traceback.format_exception_only(failure)[0].strip()[:200]}"
-    history = trainer.history if isinstance(trainer, Timed) else trainer.state.log_history
+    history = trainer.run.history if isinstance(trainer, Timed) else trainer.state.log_history
     row = {
         **asdict(variant),
         "ms": statistics.median(blocks),

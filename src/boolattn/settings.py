@@ -10,9 +10,10 @@ import os
 import sys
 from collections import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import field, fields
 from functools import cache, partial, wraps
 from inspect import Parameter, signature
+from operator import ge, gt, le, lt
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -148,11 +149,38 @@ def _check(name: str, hint: Any, kind: str, value: Any) -> None:  # noqa: ANN401
         raise ConfigError(f"{name} must be {article} {kind}, got {shown}")
 
 
-def check_types(settings: Any) -> None:  # noqa: ANN401 - any dataclass
-    """Refuse values of settings that are not of the type that their field names."""
+#: Limits of a setting: how a message names them, and whether a value keeps them.
+_LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "choices": ("one of {}", lambda value, choices: value in choices),
+    "above": ("above {}", gt),
+    "least": ("at least {}", ge),
+    "below": ("below {}", lt),
+    "most": ("at most {}", le),
+    "is_odd": ("odd", lambda value, is_odd: value % 2 == is_odd),
+}
+
+
+def limited(default: Any, **limits: Any) -> Any:  # noqa: ANN401 - a field of any type
+    """Return a field of settings with limits, which :func:`check_types` checks."""
+    return field(default=default, metadata=limits)
+
+
+def check_types(settings: Any, least: float | None = None) -> None:  # noqa: ANN401 - any dataclass
+    """Refuse values of settings that are not of their field's type or beyond its limits.
+
+    ``least`` is the limit of numbers whose field has none.
+    """
     hints: dict[str, Any] = _settings_hints(settings.__class__)
     for item in fields(settings):
-        _check(item.name, hints[item.name], str(item.type), getattr(settings, item.name))
+        value = getattr(settings, item.name)
+        _check(item.name, hints[item.name], str(item.type), value)
+        limits = dict(item.metadata)
+        if not limits and least is not None and isinstance(value, int | float):
+            limits = {"least": least}
+        if value is not None and not all(_LIMITS[n][1](value, x) for n, x in limits.items()):
+            shown = (", ".join(x) if isinstance(x, tuple) else x for x in limits.values())
+            rules = (_LIMITS[n][0].format(x) for n, x in zip(limits, shown, strict=True))
+            raise ConfigError(f"{item.name} must be {' and '.join(rules)}; got {value!r}")
 
 
 @cache

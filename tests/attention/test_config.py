@@ -17,7 +17,7 @@ from boolattn.settings import build
         ({"variant": "fixed"}, "variant must be one of corrected, paper"),
         ({"gate": "open"}, "gate must be one of"),
         ({"gate_reads": "all"}, "gate_reads must be one of mean, context"),
-        ({"gate_kernel": 4}, "gate_kernel must be odd"),
+        ({"gate_kernel": 4}, "gate_kernel must be above 0 and odd"),
         ({"gate_dropout": 1.0}, "gate_dropout must be at least 0 and below 1"),
         (
             {"variant": "paper", "gate": "learned", "gate_reads": "context"},
@@ -25,8 +25,8 @@ from boolattn.settings import build
         ),
         ({"form": "sparse"}, "form must be one of"),
         ({"d_o": 0}, "d_o must be above 0"),
-        ({"kernel": 4}, "kernel must be odd"),
-        ({"cue_kernel": 2}, "cue_kernel must be odd"),
+        ({"kernel": 4}, "kernel must be above 0 and odd"),
+        ({"cue_kernel": 2}, "cue_kernel must be above 0 and odd"),
         ({"rank": -1}, "rank must be above 0"),
         ({"sigma": 0.0}, "sigma must be above 0"),
         ({"threshold": 1.0}, "threshold must be above 0 and below 1"),
@@ -77,5 +77,5 @@ def test_unknown_key_is_rejected():
 
 
 def test_build_names_its_source():
-    with pytest.raises(ConfigError, match="here: kernel must be odd"):
+    with pytest.raises(ConfigError, match="here: kernel must be above 0 and odd"):
         build(BoolAttnConfig, {"kernel": 2}, source="here")

@@ -11,7 +11,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.factors import Factors, wide_attention
 from boolattn.attention.gate import learned_gate, straight_through
 from boolattn.attention.layer import LayerBias
-from boolattn.attention.position import N_CACHED, position_weight, squared_distance
+from boolattn.attention.position import N_COMPARED, position_weight, squared_distance
 from boolattn.attention.scope import ScopePredictor, gumbel_sigmoid
 
 HIDDEN, HEADS = 24, 4
@@ -85,7 +85,7 @@ def test_position_weight_by_hand():
     torch.testing.assert_close(weight[0, 2], torch.tensor(forward, dtype=torch.float32))
 
 
-@pytest.mark.parametrize("n_tokens", [12, N_CACHED + 30])
+@pytest.mark.parametrize("n_tokens", [12, N_COMPARED + 30])
 def test_position_weight_is_the_same_with_and_without_gradient(n_tokens):
     config = BoolAttnConfig(window=3)
     # Few probable cues: in a long text their weights come from afar.

@@ -48,7 +48,6 @@ def test_vectors_equal_encode_document(family, tiny_encoder, tokenizer):
 @pytest.mark.parametrize("n_tokens", [1, 60, 400])
 def test_batch_size_does_not_change_vectors(n_tokens, tiny_encoder, tokenizer, monkeypatch):
     # Small parts, so that texts of one length are in several.
-    monkeypatch.setattr(document_encoder, "_FIRST_CHARACTERS", 50)
     monkeypatch.setattr(document_encoder, "_CHARACTERS", 300)
     towers = _towers(tiny_encoder(), tokenizer)
     _same(DocumentEncoder(towers, n_tokens=n_tokens)(DOCUMENTS), towers)

@@ -188,17 +188,15 @@ def test_a_foreign_module_or_a_hook_is_not_folded_away(tiny_encoder, batch):
     assert (swapped - before).abs().max() > 1e-3
 
 
-def test_only_open_texts_and_experts_are_computed(tiny_encoder, batch):
+def test_only_open_texts_are_computed(tiny_encoder, batch):
     encoder = tiny_encoder()
     plugin = trained(attach(encoder))
     plugin.fold()
     cues = find_cues(plugin, lambda: outputs(encoder, batch, operators=[[], ["not"], []]))
     assert isinstance(cues, FoldedCues)
     assert cues.rows.tolist() == [1]
-    # One text and one expert: its cue, its scope, ones, its position weight.
-    layer, inputs = cues.layers[0]
-    assert inputs.shape[::2] == (1, 4)
-    assert layer.second.shape == (16, 4)
+    _, inputs = cues.layers[0]
+    assert len(inputs) == 1
 
 
 @pytest.mark.gpu

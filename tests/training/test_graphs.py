@@ -7,6 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from boolattn.attention.gate import Gate
+from boolattn.errors import ConfigError
 from boolattn.plugin import hooks
 from boolattn.training.graphs.capture import (
     Captured,
@@ -118,21 +119,35 @@ def test_documents_of_a_frozen_encoder_are_not_recorded(preset, is_frozen):
     assert capture(towers, "all").tasks == (tasks - {"document"} if is_frozen else tasks)
 
 
-def test_a_failure_gives_memory_back_and_passes_run_as_usual(parts, monkeypatch):
+def test_where_nothing_can_be_recorded_passes_run_as_usual(parts, monkeypatch):
     towers, steps = parts
     features = steps[0]["queries"]
     captured = Captured(towers, ("query", "document"))
-    captured._passes["document",] = object()
+    earlier = captured._passes["document",] = object()
+    errors = iter([RuntimeError("this cannot be recorded")])
+
+    def fail(self, features, task, slot):
+        raise next(errors)
+
+    monkeypatch.setattr(Captured, "_can_record", lambda self, _, task: task in self.tasks)
+    monkeypatch.setattr(Captured, "_record", fail)
+    for _ in range(2):
+        assert torch.equal(captured(features, "query"), encode(towers, features, "query"))
+    assert captured.failure.__traceback__ is None
+    # Its replay may still run.
+    assert captured._passes["document",] is earlier
+
+
+def test_too_little_memory_is_one_line(parts, monkeypatch):
+    towers, steps = parts
 
     def fail(self, features, task, slot):
         raise torch.OutOfMemoryError("no memory is left")
 
     monkeypatch.setattr(Captured, "_can_record", lambda self, _, task: task in self.tasks)
     monkeypatch.setattr(Captured, "_record", fail)
-    for _ in range(2):
-        assert torch.equal(captured(features, "query"), encode(towers, features, "query"))
-    assert not captured._passes
-    assert captured.failure.__traceback__ is None
+    with pytest.raises(ConfigError, match=r"no memory left .* query passes; .*captured=queries"):
+        Captured(towers, ("query",))(steps[0]["queries"], "query")
 
 
 @pytest.mark.parametrize("gate", ["lexicon", "learned"])

@@ -5,7 +5,7 @@ import torch
 
 from boolattn.encoder import packed
 from boolattn.encoder.packed import can_pack
-from boolattn.encoder.towers import build_towers
+from boolattn.encoder.towers import build_towers, tower_of
 from boolattn.plugin.backend import BACKENDS
 from boolattn.training import retrieval
 from boolattn.training.launch import make_steps
@@ -154,7 +154,7 @@ def test_the_attention_of_other_passes_is_unchanged(preset, corpus):
 
 def packed_encoder(towers):
     """Return the document tower's encoder."""
-    return packed.document_tower(towers).model
+    return tower_of(towers, "document").model
 
 
 @pytest.mark.gpu

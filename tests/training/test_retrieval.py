@@ -14,15 +14,16 @@ from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError
 from boolattn.training import retrieval
 from boolattn.training.launch import Launch, make_steps, train
-from boolattn.training.loop import Loop, LoopSettings, parameter_groups
+from boolattn.training.loop import Loop, parameter_groups
 from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder, last_checkpoint
+from boolattn.training.settings import LoopSettings
 from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
 from tests.conftest import trained
 
 #: Of a short loop.
-STEPS = {"n_steps": 10, "learning_rate": 0.1, "warmup_steps": 4}
+RATES = LoopSettings(learning_rate=0.1, warmup_steps=4)
 
 
 def _weights(folder):
@@ -139,7 +140,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(preset, corpus, tmp_path, monke
 
 def test_losses_are_also_checked_together():
     """As on a GPU, where single losses are not read."""
-    loop = Loop([torch.nn.Parameter(torch.ones(1))], LoopSettings(name="x", **STEPS))
+    loop = Loop([torch.nn.Parameter(torch.ones(1))], RATES, "x", 10)
     losses = [{"loss": torch.tensor(value)} for value in (1.0, float("inf"), 2.0)]
     with pytest.raises(ConfigError, match="the x loss is inf at step 9"):
         loop._check(losses, 9)
@@ -148,7 +149,7 @@ def test_losses_are_also_checked_together():
 def test_learning_rates_of_plugin_and_encoder(preset):
     chosen = preset(plugin_learning_rate=7e-3)
     towers = make_towers(chosen)
-    groups = list(parameter_groups(towers, chosen))
+    groups = list(parameter_groups(towers, chosen.train))
     name_of = {id(p): name for name, p in towers.named_parameters()}
     for group in groups:
         names = [name_of[id(p)] for p in group["params"]]
@@ -165,7 +166,7 @@ def test_learning_rates_of_plugin_and_encoder(preset):
 def test_a_resumed_loop_has_the_learning_rates_of_a_whole_one(start):
     def rates(start):
         weight = torch.nn.Parameter(torch.ones(1))
-        loop = Loop([{"params": [weight], "lr": 0.5}], LoopSettings(name="x", **STEPS), start)
+        loop = Loop([{"params": [weight], "lr": 0.5}], RATES, "x", 10, start=start)
         found = []
         loop.run(
             lambda _: {"loss": weight.sum()},

@@ -76,7 +76,7 @@ def test_set_changes_one_setting():
         ("batch_size=true", "batch_size must be an int, got True"),
         ("keep=worst", "keep must be one of best, last"),
         ("n_logical=9", "must not exceed n_negatives"),
-        ("seed=4294967296", "seed must be between 0 and 4294967295"),
+        ("seed=4294967296", "seed must be at least 0 and at most 4294967295"),
         ("learning_rate=nan", "learning_rate must be a float, got nan"),
         ("sigma=-1", "sigma must be above 0"),
     ],

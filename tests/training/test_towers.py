@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from boolattn.encoder.towers import document_tower, query_encoder
+from boolattn.encoder.towers import query_encoder, tower_of
 from boolattn.errors import ConfigError, DataError
 from boolattn.plugin import attach, save
 from boolattn.training.towers import load_encoder, make_towers
@@ -54,6 +54,6 @@ def test_a_document_tower_begins_without_the_embeddings_that_pretraining_moved(p
     attach(encoder, chosen.plugin, tokenizer=tokenizer)
     save(encoder, tmp_path / "heads", tokenizer=tokenizer)
     towers = make_towers(chosen, tmp_path / "heads")
-    query, document = query_encoder(towers).backbone, document_tower(towers).model
+    query, document = query_encoder(towers).backbone, tower_of(towers, "document").model
     assert torch.equal(query.embeddings.word_embeddings.weight, first + 1)
     assert torch.equal(document.embeddings.word_embeddings.weight, first)

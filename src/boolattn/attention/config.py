@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from boolattn.errors import ConfigError, GateError
-from boolattn.settings import check_types
+from boolattn.settings import check_types, limited
 
 #: The operator axis of every tensor: AND, OR, NOT.
 OPERATORS = ("and", "or", "not")
-_CHOICES = {
-    "variant": ("corrected", "paper"),
-    "gate": ("label", "lexicon", "learned"),
-    "gate_reads": ("mean", "context"),
-    "form": ("factored", "dense"),
-}
 #: Settings that files of older versions lack, as they were then.
 OLDER = {"gate_reads": "mean", "bounded_scope": False, "use_factor": False}
-_ODD = ("kernel", "cue_kernel", "gate_kernel")
-_COUNTS = (*_ODD, "d_o", "cue_channels", "gate_channels", "window", "rank")
-#: Upper limits of values above 0, and of values of at least 0, or ``None``.
-_ABOVE_0 = dict.fromkeys((*_COUNTS, "sigma", "scope_temperature", "gate_temperature"), math.inf)
-_ABOVE_0 |= dict.fromkeys(("threshold", "gate_threshold"), 1)
-_FROM_0 = {"gate_dropout": 1, "gate_token_dropout": 1, "fixed_bias": math.inf, "cue_seed": math.inf}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,56 +59,48 @@ class BoolAttnConfig:
     """
 
     operators: tuple[str, ...] = OPERATORS
-    variant: str = "corrected"
-    gate: str = "label"
-    gate_reads: str | None = None
-    form: str = "factored"
-    d_o: int = 10
-    kernel: int = 3
-    cue_kernel: int = 5
-    cue_channels: int = 8
-    window: int = 5
-    sigma: float = 2.0
-    threshold: float = 0.5
+    variant: str = limited("corrected", choices=("corrected", "paper"))
+    gate: str = limited("label", choices=("label", "lexicon", "learned"))
+    gate_reads: str | None = limited(None, choices=("mean", "context"))
+    form: str = limited("factored", choices=("factored", "dense"))
+    d_o: int = limited(10, above=0)
+    kernel: int = limited(3, above=0, is_odd=True)
+    cue_kernel: int = limited(5, above=0, is_odd=True)
+    cue_channels: int = limited(8, above=0)
+    window: int = limited(5, above=0)
+    sigma: float = limited(2.0, above=0)
+    threshold: float = limited(0.5, above=0, below=1)
     bounded_scope: bool | None = None
     use_factor: bool | None = None
-    scope_temperature: float = 1.0
+    scope_temperature: float = limited(1.0, above=0)
     use_noise: bool = True
-    gate_temperature: float = 0.1
-    gate_threshold: float = 0.5
-    gate_kernel: int = 5
-    gate_channels: int = 32
-    gate_dropout: float = 0.1
-    gate_token_dropout: float = 0.05
-    rank: int | None = None
+    gate_temperature: float = limited(0.1, above=0)
+    gate_threshold: float = limited(0.5, above=0, below=1)
+    gate_kernel: int = limited(5, above=0, is_odd=True)
+    gate_channels: int = limited(32, above=0)
+    gate_dropout: float = limited(0.1, least=0, below=1)
+    gate_token_dropout: float = limited(0.05, least=0, below=1)
+    rank: int | None = limited(None, above=0)
     layers: tuple[int, ...] | None = None
     fixed_bias: float | None = None
     cue_seed: int | None = None
 
     def __post_init__(self) -> None:
-        check_types(self)
+        check_types(self, least=0)
         # A file or a caller may give lists, which cannot be hashed.
         object.__setattr__(self, "operators", tuple(self.operators))
         if self.layers is not None:
             object.__setattr__(self, "layers", tuple(self.layers))
-        self._check_operators()
-        for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices and (name, value) != ("gate_reads", None):
-                raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-        self._set_defaults()
-        self._check_numbers()
-        layers = (0,) if self.layers is None else self.layers
-        if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
-            raise ConfigError(f"layers must be layer numbers from 0, in order; got {layers}")
-
-    def _check_operators(self) -> None:
         known = [name for name in OPERATORS if name in self.operators]
         if not known or list(self.operators) != known:
             raise ConfigError(
                 f"operators must be some of {', '.join(OPERATORS)}, in this order; got "
                 f"{', '.join(map(str, self.operators)) or 'none'}"
             )
+        layers = (0,) if self.layers is None else self.layers
+        if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
+            raise ConfigError(f"layers must be layer numbers from 0, in order; got {layers}")
+        self._set_defaults()
 
     def _set_defaults(self) -> None:
         """Set what depends on the variant, the gate and a fixed bias."""
@@ -135,15 +114,6 @@ class BoolAttnConfig:
         if self.use_factor is None:
             is_used = not self.is_paper and self.fixed_bias is None
             object.__setattr__(self, "use_factor", is_used)
-
-    def _check_numbers(self) -> None:
-        for name, limit in (_ABOVE_0 | _FROM_0).items():
-            is_above, value = name in _ABOVE_0, getattr(self, name)
-            if value is not None and (not 0 <= value < limit or (is_above and value == 0)):
-                least = "above 0" if is_above else "at least 0"
-                raise ConfigError(f"{name} must be {least} and below {limit}; got {value}")
-            if name in _ODD and value % 2 == 0:
-                raise ConfigError(f"{name} must be odd; got {value}")
 
     @property
     def n_operators(self) -> int:

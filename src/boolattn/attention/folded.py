@@ -34,10 +34,10 @@ class FoldedCues:
         rows: Texts with an open expert, if not all. Shape ``(open,)``.
         n_texts: Of the batch.
         mask: 1 for tokens and 0 for padding, if there is any. Shape ``(open * tokens, 1)``.
-        layers: Weights of the experts that a text opens, and their inputs beside the hidden state,
-            by layer: cues, tokens that cannot be in scope, ones, position weights; with zeros
-            around the text, as many as the convolution reaches. Shape
-            ``(open, reach + tokens + reach, 3 experts + 1)``.
+        layers: Weights of the experts, and their inputs beside the hidden state, by layer: cues,
+            tokens that cannot be in scope, ones, position weights; with zeros around the text, as
+            many as the convolution reaches. Shape
+            ``(open, reach + tokens + reach, 3 operators + 1)``.
     """
 
     rows: Tensor | None
@@ -71,18 +71,16 @@ class FoldedBias(AttentionBias):
 
     def dense(self) -> Tensor:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
-        n_heads, (n_texts, n_tokens, width) = self.layer.n_heads, self.inside.shape
-        stride, last = n_tokens * width, width - n_heads
-        # One operator's columns as (batch, heads, queries, 1) and (batch, heads, 1, keys).
-        at_query, at_key = (n_texts, n_heads, n_tokens, 1), (n_texts, n_heads, 1, n_tokens)
-        by_query, by_key = (stride, 1, width, 1), (stride, 1, 1, width)
+        # By operator, each ``(open, heads, tokens)``.
+        shape = (-1, self.layer.n_heads)
+        inside, weight = (
+            [*part.unflatten(2, shape).permute(2, 0, 3, 1)] for part in (self.inside, self.weight)
+        )
         # NOT, the last operator, acts on single tokens; AND and OR between tokens in scope.
-        has_not = self.layer.has_not
-        bias = -self.weight.as_strided(at_key, by_key, last) if has_not else self.layer.zero
-        for start in range(0, last if has_not else width, n_heads):
-            query = self.inside.as_strided(at_query, by_query, start)
-            bias = torch.addcmul(bias, query, self.weight.as_strided(at_key, by_key, start))
-        bias = bias.expand(-1, -1, n_tokens, -1)
+        bias = -weight.pop()[:, :, None] if self.layer.has_not else self.layer.zero
+        for query, key in zip(inside, weight, strict=False):
+            bias = torch.addcmul(bias, query[..., None], key[:, :, None])
+        bias = bias.expand(-1, -1, self.inside.shape[1], -1)
         if self.cues.rows is None:
             return bias
         whole = bias.new_zeros(self.cues.n_texts, *bias.shape[1:])
@@ -90,7 +88,7 @@ class FoldedBias(AttentionBias):
 
 
 class FoldedLayer:
-    """One layer's weights for some of the experts.
+    """One layer's weights.
 
     Attributes:
         first: Scope taps ``(kernel, experts, heads)``, then the experts' first layers, for the
@@ -101,30 +99,24 @@ class FoldedLayer:
         factor: Of the strengths. Shape ``(experts * heads,)``.
     """
 
-    def __init__(
-        self,
-        layer: BoolAttnLayer,
-        operators: Tensor,
-        experts: tuple[int, ...],
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        dtype, chosen, linear = dtype or operators.dtype, list(experts), layer.reduce
+    def __init__(self, layer: BoolAttnLayer, operators: Tensor, dtype: torch.dtype) -> None:
+        linear, n = layer.reduce, len(operators)
         self.reduce: tuple[Tensor, Tensor] | None = None
         if isinstance(linear, nn.Linear):
             self.reduce = linear.weight.T.to(dtype).contiguous(), linear.bias.to(dtype)
         self.n_kernel, _, self.n_heads = layer.scope.shape
-        self.has_not = layer.config.operators[experts[-1]] == "not"
+        self.has_not = layer.config.operators[-1] == "not"
         self.head_size = layer.head_size
-        eye = torch.eye(len(chosen), device=operators.device)
-        rows = (_taps(layer, operators, chosen, eye), _first_layers(layer, chosen, eye))
-        first, rest = torch.cat(rows).to(dtype).tensor_split([-3 * len(chosen) - 1], 1)
+        eye = torch.eye(n, device=operators.device)
+        rows = (_taps(layer, operators, eye), _first_layers(layer, eye))
+        first, rest = torch.cat(rows).to(dtype).tensor_split([-3 * n - 1], 1)
         # Rows of features: a CPU multiplies few tokens by them several times as fast.
         self.first, self.rest = first.T.contiguous(), rest.T.contiguous()
-        scale = torch.sigmoid(layer.bias.operator(operators))[chosen].float()
-        outer = layer.bias.outer_weight.float()[chosen] * scale[:, None]
+        scale = torch.sigmoid(layer.bias.operator(operators)).float()
+        outer = layer.bias.outer_weight.float() * scale[:, None]
         self.second = torch.einsum("ein,ef->eifn", outer, eye).flatten(0, 1).flatten(1).to(dtype)
-        self.bias = (layer.bias.outer_bias.float()[chosen, 0] * scale).flatten().to(dtype)
-        factor = torch.ones_like(scale) if layer.factor is None else layer.factor[chosen]
+        self.bias = (layer.bias.outer_bias.float()[:, 0] * scale).flatten().to(dtype)
+        factor = torch.ones_like(scale) if layer.factor is None else layer.factor
         self.factor, self.zero = factor.flatten().to(dtype), self.bias.new_zeros(())
 
     def __call__(
@@ -150,38 +142,37 @@ class FoldedLayer:
         return inside, weight.mul_(inside).mul_(self.factor)
 
 
-def _taps(layer: BoolAttnLayer, operators: Tensor, chosen: list[int], eye: Tensor) -> Tensor:
-    """Return scope weights, ``(kernel * experts * heads, inputs)``; above 0 is in scope."""
-    scope, n_experts = layer.scope, len(chosen)
-    n_kernel, _, n_heads = scope.shape
-    scale, shift = scope.film(operators)[chosen].float().chunk(2, -1)
-    shift = torch.addcmul(shift, scale, scope.bias.float()[chosen])
+def _taps(layer: BoolAttnLayer, operators: Tensor, eye: Tensor) -> Tensor:
+    """Return scope weights, ``(kernel * operators * heads, inputs)``; above 0 is in scope."""
+    scope, n = layer.scope, len(operators)
+    middle = scope.shape[0] // 2
+    scale, shift = scope.film(operators).float().chunk(2, -1)
+    shift = torch.addcmul(shift, scale, scope.bias.float())
     scale, shift = (part / layer.config.scope_temperature for part in (scale, shift))
-    threshold = scope.threshold.float()[chosen]
+    threshold = scope.threshold.float()
     if not layer.config.bounded_scope:
         limit = OUT_OF_SCOPE / 4
         threshold = torch.logit(threshold.clamp(0, 1)).clamp(-limit, limit)
     shift = shift - threshold[:, None]
-    hidden = scope.hidden_weight.float().unflatten(0, scope.shape)[:, chosen] * scale[..., None]
-    cue = (scope.cue_weight.float()[:, chosen] * scale)[..., None] * eye[:, None]
-    constant = eye.new_zeros(n_kernel, n_experts, n_heads, 2 * n_experts + 1)
-    constant[n_kernel // 2, ..., :n_experts] = -OUT_OF_SCOPE * eye[:, None]
-    constant[n_kernel // 2, ..., n_experts] = shift
+    hidden = scope.hidden_weight.float().unflatten(0, scope.shape) * scale[..., None]
+    cue = (scope.cue_weight.float() * scale)[..., None] * eye[:, None]
+    constant = eye.new_zeros(*scope.shape, 2 * n + 1)
+    constant[middle, ..., :n] = -OUT_OF_SCOPE * eye[:, None]
+    constant[middle, ..., n] = shift
     return torch.cat([hidden, cue, constant], -1).flatten(0, 2)
 
 
-def _first_layers(layer: BoolAttnLayer, chosen: list[int], eye: Tensor) -> Tensor:
-    """Return the first layers of the bias experts, ``(experts * inner, inputs)``."""
-    bias = layer.bias
-    near = bias.position_weight.float()[chosen][..., None] * eye[:, None]
+def _first_layers(layer: BoolAttnLayer, eye: Tensor) -> Tensor:
+    """Return the first layers of the bias experts, ``(operators * inner, inputs)``."""
+    bias, shape = layer.bias, layer.bias.position_weight.shape
+    near = bias.position_weight.float()[..., None] * eye[:, None]
     if bias.inner is None:
-        start = bias.inner_bias.float()[chosen]
-        weight = torch.eye(start.shape[1], device=start.device).expand(len(chosen), -1, -1)
+        start = bias.inner_bias.float()
+        weight = torch.eye(shape[1], device=start.device).expand(shape[0], -1, -1)
     else:
-        shape = bias.position_weight.shape
-        weight = bias.inner.weight.float().unflatten(0, shape)[chosen]
-        start = bias.inner.bias.float().unflatten(0, shape)[chosen]
-    none = near.new_zeros(*near.shape[:2], 2 * len(chosen))
+        start = bias.inner.bias.float().unflatten(0, shape)
+        weight = bias.inner.weight.float().unflatten(0, shape)
+    none = near.new_zeros(*shape, 2 * len(eye))
     return torch.cat([weight, none, start[..., None], near], -1).flatten(0, 1)
 
 

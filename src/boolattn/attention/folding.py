@@ -15,13 +15,7 @@ from boolattn.attention.bias import BiasPredictor
 from boolattn.attention.cue import CuePredictor
 from boolattn.attention.folded import SHORT, FoldedCues, FoldedLayer, sum_taps
 from boolattn.attention.layer import BoolAttnLayer
-from boolattn.attention.position import (
-    N_CACHED,
-    position_precision,
-    position_weight,
-    squared_distance,
-    words,
-)
+from boolattn.attention.position import N_COMPARED, position_precision, position_weight, words
 from boolattn.attention.scope import ScopePredictor
 
 if TYPE_CHECKING:
@@ -78,64 +72,42 @@ class FoldedWeights:
         cue: CuePredictor,
         layers: dict[int, BoolAttnLayer],
     ) -> None:
-        self.state, self._config, self._operators, self._experts = state, config, operators, layers
-        self._layers: dict[tuple[int, ...], dict[int, FoldedLayer]] = {}
-        self._kernels: KernelWeights | None = None
+        self.state, self._config = state, config
+        # The GPU's kernels take constants in float32.
+        dtype = torch.float32 if operators.is_cuda else operators.dtype
         with torch.inference_mode(False), torch.no_grad():
             self._cue = _fold_cue(cue, operators)
             self._sigmas = torch.stack([layer.bias.sigma for layer in layers.values()])
-            self._precisions = position_precision(self._sigmas)
-
-    def layers(
-        self, experts: tuple[int, ...], dtype: torch.dtype | None = None
-    ) -> dict[int, FoldedLayer]:
-        """Return the layers for some of the experts, folded when first needed."""
-        if experts not in self._layers:
-            with torch.inference_mode(False), torch.no_grad():
-                self._layers[experts] = {
-                    index: FoldedLayer(layer, self._operators, experts, dtype)
-                    for index, layer in self._experts.items()
+            self._layers = {i: FoldedLayer(layer, operators, dtype) for i, layer in layers.items()}
+            self._kernels: KernelWeights | None = None
+            if operators.is_cuda:
+                launcher: Any = kernels()
+                kernel_layers = {
+                    i: launcher.KernelLayer(layers[i], self._layers[i]) for i in layers
                 }
-        return self._layers[experts]
+                precisions = position_precision(self._sigmas)
+                self._kernels = launcher.KernelWeights(kernel_layers, precisions, config)
 
     def find_cues(self, hidden: Tensor, mask: Tensor, gate: Gate) -> FoldedCues | KernelCues:
         """Do what :meth:`BoolAttn.find_cues` does, and compute all layers' position weights."""
-        if hidden.is_cuda:
-            return self._kernel_cues(hidden, mask, gate)
-        opened, rows, n_texts = gate.open, None, len(mask)
-        is_padded, flags = not bool(mask.all()), opened.tolist()
-        experts = tuple(e for e in range(opened.shape[1]) if any(row[e] for row in flags))
-        if mask.shape[1] <= SHORT and not all(any(row) for row in flags):
-            rows = torch.tensor([i for i, row in enumerate(flags) if any(row)])
+        if self._kernels is not None:
+            first, start, second, _ = self._cue
+            out, opened = F.linear(hidden, first.T, start), gate.open.contiguous()
+            return self._kernels.find_cues(out, second, mask.contiguous(), opened)
+        config, opened, rows, n_texts = self._config, gate.open, None, len(mask)
+        is_padded, is_open = not bool(mask.all()), opened.any(1)
+        if mask.shape[1] <= SHORT and not bool(is_open.all()):
+            rows = is_open.nonzero()[:, 0]
             hidden, mask, opened = hidden[rows], mask[rows], opened[rows]
         cue, seen = self._cues(hidden, mask if is_padded else None)
-        config, near = self._config, self._near(cue.transpose(1, 2))
-        if len(experts) < opened.shape[1]:
-            used = torch.tensor(experts)
-            cue, near, opened = (part.index_select(-1, used) for part in (cue, near, opened))
-        layers, reach = self.layers(experts), config.kernel // 2
         scopable = words(mask) if config.bounded_scope else mask
         outside = 1 - scopable.to(cue.dtype)[..., None] * opened.to(cue.dtype)[:, None]
         shared = torch.cat([cue, outside, mask.to(cue.dtype)[..., None]], -1)
-        shared = shared.expand(len(layers), -1, -1, -1)
+        shared, reach = shared.expand(len(self._layers), -1, -1, -1), config.kernel // 2
+        near = self._near(cue.transpose(1, 2).float()).transpose(2, 3).to(cue.dtype)
         inputs = F.pad(torch.cat([shared, near], -1), (0, 0, reach, reach))
-        by_layer = zip(layers.values(), inputs, strict=True)
-        return FoldedCues(rows, n_texts, seen, dict(zip(layers, by_layer, strict=True)))
-
-    def _kernel_cues(self, hidden: Tensor, mask: Tensor, gate: Gate) -> KernelCues:
-        """Do what :meth:`find_cues` does, by GPU kernels."""
-        config, (first, start, second, _) = self._config, self._cue
-        launcher: Any = kernels()
-        if self._kernels is None:
-            folded = self.layers(tuple(range(config.n_operators)), torch.float32)
-            with torch.inference_mode(False), torch.no_grad():
-                layers = {
-                    index: launcher.KernelLayer(layer, folded[index])
-                    for index, layer in self._experts.items()
-                }
-            self._kernels = launcher.KernelWeights(layers, self._precisions, config)
-        mask, opened = mask.contiguous(), gate.open.contiguous()
-        return self._kernels.find_cues(F.linear(hidden, first.T, start), second, mask, opened)
+        layers = {i: (self._layers[i], part) for i, part in zip(self._layers, inputs, strict=True)}
+        return FoldedCues(rows, n_texts, seen, layers)
 
     def _cues(self, hidden: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return cue probabilities, ``(batch, tokens, operators)``, and :attr:`FoldedCues.mask`."""
@@ -150,15 +122,11 @@ class FoldedWeights:
         return (cue if seen is None else cue * seen).view(*shape, -1), seen
 
     def _near(self, cue: Tensor) -> Tensor:
-        """Return all layers' position weights, ``(layers, batch, tokens, operators)``."""
+        """Return all layers' position weights, ``(layers, batch, operators, tokens)``."""
         config, n_tokens = self._config, cue.shape[-1]
-        if cue.numel() * n_tokens * len(self._sigmas) > _MOST_PAIRS or n_tokens > N_CACHED:
-            near = torch.stack([position_weight(config, cue.float(), s) for s in self._sigmas])
-        else:
-            squared = squared_distance(config, n_tokens, cue.device)
-            reach = torch.exp(-squared * self._precisions[..., None, None]).to(cue.dtype)
-            near = (reach[:, None] * cue[:, :, None]).amax(-1)
-        return near.transpose(2, 3).to(cue.dtype)
+        if n_tokens <= N_COMPARED and cue.numel() * n_tokens * len(self._sigmas) <= _MOST_PAIRS:
+            return position_weight(config, cue, self._sigmas)
+        return torch.stack([position_weight(config, cue, sigma) for sigma in self._sigmas])
 
 
 def _fold_cue(cue: CuePredictor, operators: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -13,16 +12,10 @@ from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 
 #: A squared distance whose weight and gradient are exactly 0.
 UNREACHABLE = 1e12
-#: Tokens of the longest text whose distances are cached; the whole cache takes 1 MiB.
-N_CACHED = 64
+#: Tokens of the longest text for which all pairs of tokens are compared.
+N_COMPARED = 64
 #: ``exp`` of minus this is 0 in float32.
 _UNDERFLOW = 104.0
-
-
-def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
-    """Return :func:`_squared_distance`, cached for short texts."""
-    is_cached = n_tokens <= N_CACHED and not is_traced(device)
-    return (_cached if is_cached else _squared_distance)(config, n_tokens, device)
 
 
 def is_traced(device: torch.device) -> bool:
@@ -31,14 +24,7 @@ def is_traced(device: torch.device) -> bool:
     return torch.compiler.is_compiling() or is_captured
 
 
-# Made outside inference mode, or a later training step could not use it.
-@lru_cache(maxsize=N_CACHED)
-@torch.inference_mode(False)
-def _cached(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
-    return _squared_distance(config, n_tokens, device)
-
-
-def _squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
+def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device) -> Tensor:
     """Return squared relative positions. Shape ``(operators, tokens, cues)``.
 
     For AND and OR the distance is symmetric and clipped to the window. NOT acts forward only:
@@ -78,11 +64,12 @@ def position_weight(config: BoolAttnConfig, cue: Tensor, sigma: Tensor) -> Tenso
     Args:
         config: The settings.
         cue: Cue probabilities. Shape ``(batch, operators, tokens)``.
-        sigma: Width for each operator. Shape ``(operators,)``.
+        sigma: Width for each operator. Shape ``(operators,)``, without gradients also
+            ``(layers, operators)``, for the weights of several layers.
     """
     precision = position_precision(sigma)
     n_tokens = cue.shape[-1]
-    if n_tokens > N_CACHED and not config.is_paper and not is_traced(cue.device):
+    if n_tokens > N_COMPARED and not config.is_paper and not is_traced(cue.device):
         rows = zip(cue.unbind(1), precision, config.operators, strict=True)
         return torch.stack([_along(*row, config.window) for row in rows], 1)
     squared = squared_distance(config, n_tokens, cue.device)
@@ -91,9 +78,9 @@ def position_weight(config: BoolAttnConfig, cue: Tensor, sigma: Tensor) -> Tenso
         at = torch.arange(len(sigma), device=cue.device)
         distance = squared.transpose(1, 2)[at, cue.argmax(-1)]
         return torch.exp(-distance * precision[:, None])
-    reach = torch.exp(-squared * precision[:, None, None])
+    reach = torch.exp(-squared * precision[..., None, None])
     if not torch.is_grad_enabled():
-        return (reach * cue[:, :, None]).amax(-1)
+        return (reach.unsqueeze(-4) * cue[:, :, None]).amax(-1)
     with torch.no_grad():
         nearest = (reach * cue[:, :, None]).argmax(-1)
         distance = squared.expand(len(cue), -1, -1, -1).gather(-1, nearest[..., None])[..., 0]

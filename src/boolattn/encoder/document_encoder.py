@@ -11,14 +11,13 @@ import copy
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from boolattn.encoder.towers import DOCUMENT, document_tower, settings_of
+from boolattn.encoder.towers import DOCUMENT, settings_of, tower_of
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
 
 #: Tokens in a batch. A GPU needs much work in each call; on a CPU it should fit the caches.
 TOKENS = {"cuda": 65_536, "cpu": 2048}
-#: Characters tokenised at once; the first parts are small, so that the device starts early.
+#: Characters tokenised at once.
 _CHARACTERS = 1_000_000
-_FIRST_CHARACTERS = 125_000
 #: Parts tokenised ahead of the device.
 _AHEAD = 3
 #: Texts of one length get their own batch from this fraction of a batch's tokens on.
@@ -59,7 +57,7 @@ class DocumentEncoder:
     1e-3.
 
     ``dtype`` is by default float16 on a GPU, else the model's own. Fewer ``n_tokens`` in a batch
-    need less memory. With ``compile_options`` the encoder is compiled, which takes minutes.
+    need less memory.
     """
 
     def __init__(
@@ -68,11 +66,10 @@ class DocumentEncoder:
         *,
         dtype: torch.dtype | None = None,
         n_tokens: int | None = None,
-        compile_options: dict[str, Any] | None = None,
     ) -> None:
         self.towers = towers
         self.device = towers.device
-        tower = document_tower(towers)
+        tower = tower_of(towers, DOCUMENT)
         if dtype is None:
             dtype = torch.float16 if self.device.type == "cuda" else tower.model.dtype
         self.dtype = dtype
@@ -82,11 +79,7 @@ class DocumentEncoder:
         self._tokenize = _tokenizer(towers)
         self._prompt = next((towers.prompts[n] for n in _PROMPTS if n in towers.prompts), "") or ""
         self._pad_id = int(cast("Any", tower.tokenizer).pad_token_id or 0)
-        first = tower
-        if dtype != tower.model.dtype or compile_options is not None:
-            first = _copy(tower).to(dtype)
-        if compile_options is not None:
-            first.model.compile(**{"dynamic": True, **compile_options})
+        first = tower if dtype == tower.model.dtype else _copy(tower).to(dtype)
         # Without the router, which only chooses the tower.
         self._modules = [first, *list(towers.children())[1:]]
 
@@ -141,15 +134,16 @@ class DocumentEncoder:
     def _prepare(self, texts: Sequence[str], rows: Integers) -> list[_Batch]:
         """Tokenise a part of the texts and put it into batches; runs in the thread."""
         ids = self._tokenize([self._prompt + texts[row] for row in rows])
-        lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
-        flat = np.fromiter(chain.from_iterable(ids), dtype=np.int64, count=int(lengths.sum()))
-        starts = np.cumsum(lengths) - lengths
+        lengths = np.array([len(text) for text in ids])
         batches = []
         for chosen in group(lengths, self.n_tokens):
-            if lengths[chosen[0]]:
-                padded, mask = _pad(flat, starts[chosen], lengths[chosen], self._pad_id)
-                mask_tensor = None if mask is None else self._tensor(mask)
-                batches.append(_Batch(rows[chosen], self._tensor(padded), mask_tensor))
+            padded = np.full((len(chosen), lengths[chosen[0]]), self._pad_id)
+            for row, index in enumerate(chosen):
+                padded[row, : lengths[index]] = ids[index]
+            is_token = np.arange(padded.shape[1]) < lengths[chosen][:, None]
+            mask = None if is_token.all() else self._tensor(is_token.astype(np.int64))
+            if padded.size:
+                batches.append(_Batch(rows[chosen], self._tensor(padded), mask))
         return batches
 
     def _tensor(self, values: Integers) -> Tensor:
@@ -158,7 +152,7 @@ class DocumentEncoder:
 
     def _without_overflow(self, vectors: Tensor, texts: Sequence[str]) -> Tensor:
         """Encode texts that overflow in half precision again, in the model's own."""
-        dtype = document_tower(self.towers).model.dtype
+        dtype = tower_of(self.towers, DOCUMENT).model.dtype
         if dtype == self.dtype or bool((is_finite := vectors.isfinite().all(-1)).all()):
             return vectors
         bad = (~is_finite).nonzero()[:, 0]
@@ -220,36 +214,23 @@ def _cut(rows: Integers, lengths: Integers, n_tokens: int) -> list[Integers]:
     return batches
 
 
-def _pad(
-    flat: Integers, starts: Integers, lengths: Integers, pad_id: int
-) -> tuple[Integers, Integers | None]:
-    """Return ids and mask of texts, of the shape ``(texts, tokens)``; no mask without padding."""
-    at = np.arange(lengths.max())
-    if (lengths == len(at)).all():
-        return flat[starts[:, None] + at], None
-    is_token = at < lengths[:, None]
-    ids = np.full(is_token.shape, pad_id, dtype=np.int64)
-    ids[is_token] = flat[(starts[:, None] + at)[is_token]]
-    return ids, is_token.astype(np.int64)
-
-
 def _shares(texts: Sequence[str]) -> Iterator[Integers]:
     """Cut the texts, longest first, into parts of similar work for the tokenizer."""
     sizes = np.array([len(text) for text in texts], dtype=np.int64)
     order = np.argsort(-sizes, kind="stable")
     # An empty text has a cost, too.
     work = np.cumsum(sizes[order] + 16)
-    start, size = 0, _FIRST_CHARACTERS
-    while start < len(order):
-        done = int(work[start - 1]) if start else 0
-        end = max(start + 1, int(np.searchsorted(work, done + size)))
-        yield order[start:end]
-        start, size = end, min(2 * size, _CHARACTERS)
+    # The first three are smaller, so that the device starts early.
+    n_parts = int(work[-1]) // _CHARACTERS + 3
+    ends = np.cumsum([_CHARACTERS >> max(0, 3 - part) for part in range(n_parts)])
+    for rows in np.split(order, np.searchsorted(work, ends)):
+        if len(rows):
+            yield rows
 
 
 def _tokenizer(towers: SentenceTransformer) -> Callable[[list[str]], Sequence[Sequence[int]]]:
     """Return a function from texts to token ids."""
-    tokenizer: Any = document_tower(towers).tokenizer
+    tokenizer: Any = tower_of(towers, DOCUMENT).tokenizer
     length = settings_of(towers).document_length or tokenizer.model_max_length
     if not getattr(tokenizer, "is_fast", False):
         return lambda texts: tokenizer(texts, truncation=True, max_length=length)["input_ids"]

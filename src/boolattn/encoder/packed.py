@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.towers import DOCUMENT, document_tower, settings_of
+from boolattn.encoder.towers import DOCUMENT, settings_of, tower_of
 from boolattn.plugin.backend import BACKENDS, PACKED, Packed
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _N_FILLERS = 4
 
 def can_pack(towers: SentenceTransformer) -> bool:
     """Whether the document tower can encode packed batches fast, on the device it is on."""
-    encoder: Any = document_tower(towers).model
+    encoder: Any = tower_of(towers, DOCUMENT).model
     bare = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
     if bare.config.model_type not in _FAMILIES:
         return False
@@ -62,7 +62,7 @@ def pack(texts: Sequence[NDArray[np.int32]], pad: int) -> dict[str, Tensor]:
 
 def encode_packed(towers: SentenceTransformer, features: dict[str, Tensor]) -> Tensor:
     """Encode documents that :func:`pack` laid end to end. Shape ``(texts, dim)``."""
-    encoder: Any = document_tower(towers).model
+    encoder: Any = tower_of(towers, DOCUMENT).model
     bare = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
     if bare.config._attn_implementation == "sdpa":
         bare.set_attn_implementation(BACKENDS["sdpa"])  # the same without PACKED

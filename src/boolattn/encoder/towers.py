@@ -15,7 +15,7 @@ Training, one step::
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,13 +27,14 @@ from sentence_transformers.util import batch_to_device
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
+from boolattn.encoder.tower_config import TowerConfig
 from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.files import scratch_folder
-from boolattn.plugin.install import NAME, hooks_of
+from boolattn.plugin.install import NAME, detach, hooks_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
 from boolattn.plugin.strict import strict_loading
-from boolattn.settings import build, check_types, checked
+from boolattn.settings import build, checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,28 +45,6 @@ if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
 
 DOCUMENT = "document"
-POOLINGS = ("mean", "cls")
-SIMILARITIES = ("cosine", "dot")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TowerConfig:
-    """Settings of two towers."""
-
-    pooling: str = "mean"  # ``mean`` over a text's tokens, or its first token (``cls``)
-    is_shared: bool = True  # whether both towers use the same weights
-    similarity: str = "cosine"  # ``cosine``, with vectors of length 1, or ``dot``
-    query_length: int = 64  # most tokens of a query
-    document_length: int = 256  # most tokens of a document
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        for name, choices in (("pooling", POOLINGS), ("similarity", SIMILARITIES)):
-            if (value := getattr(self, name)) not in choices:
-                raise ConfigError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-        for name in ("query_length", "document_length"):
-            if (value := getattr(self, name)) < 3:
-                raise ConfigError(f"{name} must be at least 3; got {value}")
 
 
 @checked
@@ -99,12 +78,10 @@ def build_towers(
     for length in (towers.query_length, towers.document_length):
         if length > limit:
             raise ConfigError(f"the encoder takes at most {limit} tokens; got a length of {length}")
-    with scratch_folder() as folder:
-        builder = _TowerBuilder(model, tokenizer, towers, folder)
-        query = document = builder.query_tower(config)
-        if not towers.is_shared:
-            plain = model if document_encoder is None else _load(document_encoder)
-            document = replace(builder, encoder=plain).document_tower()
+    query = document = _tower(_query_model(model, config, tokenizer), tokenizer, towers)
+    if not towers.is_shared:
+        plain = model if document_encoder is None else _load(document_encoder)
+        document = _tower(_bare(plain), tokenizer, towers)
     pooling = Pooling(query.get_embedding_dimension(), cast("Any", towers.pooling))
     router = Router.for_query_document([query], [document], default_route=DOCUMENT)
     return SentenceTransformer(
@@ -113,88 +90,61 @@ def build_towers(
     )
 
 
-@dataclass
-class _TowerBuilder:
-    """Builds towers from folders, because sentence-transformers takes no loaded encoder."""
+def _query_model(
+    encoder: PreTrainedModel, config: BoolAttnConfig | None, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel:
+    """Return the query tower's model: a Bool-BERT, or the bare encoder without a plug-in."""
+    if isinstance(encoder, BoolBertModel):
+        if config is not None and config != encoder.config.boolattn_config:
+            raise ConfigError("this encoder has BoolAttn with other settings")
+        return encoder
+    if not hasattr(encoder.base_model, NAME):
+        if config is None:
+            return _bare(encoder)
+        encoder = copy.deepcopy(_bare(encoder))  # attach changes it
+    return BoolBertModel.wrap(encoder, config, tokenizer=tokenizer)
 
-    encoder: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    towers: TowerConfig
-    folder: Path
 
-    @property
-    def base(self) -> PreTrainedModel:
-        """The encoder without a task head."""
-        return cast("PreTrainedModel", self.encoder.base_model)
+def _bare(encoder: PreTrainedModel) -> PreTrainedModel:
+    """Return an encoder without a task head, or a copy of one without its plug-in."""
+    base = cast("PreTrainedModel", encoder.base_model)
+    if hasattr(base, NAME):
+        base = copy.deepcopy(base)
+        detach(base)
+    return base
 
-    def query_tower(self, config: BoolAttnConfig | None) -> Transformer:
-        """Build a tower of the encoder with its plug-in, if it has one."""
-        if isinstance(self.encoder, BoolBertModel):
-            if config is not None and config != self.encoder.config.boolattn_config:
-                raise ConfigError("this encoder has BoolAttn with other settings")
-            return self._transformer(self.encoder)
-        has_plugin = hasattr(self.base, NAME)
-        if config is None and not has_plugin:
-            return self.document_tower()
-        if has_plugin:
-            model = BoolBertModel.wrap(self.encoder, config)
-        else:
-            # A copy, because attach changes the encoder.
-            bare = AutoModel.from_pretrained(self._write_bare("bare"), **self._options())
-            bare.config.name_or_path = self.encoder.config.name_or_path
-            model = BoolBertModel.wrap(bare, config, tokenizer=self.tokenizer)
-        return self._transformer(model)
 
-    def document_tower(self) -> Transformer:
-        """Build a tower of the encoder without its plug-in."""
-        return self._load(self._write_bare("document"))
-
-    def _write_bare(self, name: str) -> Path:
-        base = self.base
-        weights = {k: v for k, v in base.state_dict().items() if not k.startswith(f"{NAME}.")}
-        base.save_pretrained(self.folder / name, state_dict=weights)
-        return self.folder / name
-
-    def _transformer(self, model: PreTrainedModel) -> Transformer:
-        model.save_pretrained(self.folder / QUERY, state_dict=model.state_dict())
-        return self._load(self.folder / QUERY)
-
-    def _load(self, folder: Path) -> Transformer:
-        self.tokenizer.save_pretrained(folder)
+def _tower(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, towers: TowerConfig
+) -> Transformer:
+    """Copy a model into a tower, by a folder: sentence-transformers takes no loaded encoder."""
+    base = cast("PreTrainedModel", model.base_model)
+    used = hooks_of(base).implementation if hasattr(base, NAME) else ""
+    attention = used or base.config._attn_implementation
+    with scratch_folder() as folder:
+        model.save_pretrained(folder, state_dict=model.state_dict())
+        tokenizer.save_pretrained(folder)
         tower: Transformer = Transformer(
             str(folder),
-            model_kwargs=self._options(),
-            query_length=self.towers.query_length,
-            document_length=self.towers.document_length,
-            max_seq_length=self.towers.document_length,
+            model_kwargs={"attn_implementation": attention, "local_files_only": True},
+            query_length=towers.query_length,
+            document_length=towers.document_length,
+            max_seq_length=towers.document_length,
         )
-        # The folder is temporary; the model card needs the encoder's name.
-        tower.model.config.name_or_path = self.encoder.config.name_or_path
-        return tower
-
-    def _options(self) -> dict[str, Any]:
-        """Keep the attention implementation of the given encoder."""
-        base = self.base
-        used = base.config._attn_implementation
-        if hasattr(base, NAME):
-            used = hooks_of(base).implementation or used
-        return {"attn_implementation": used, "local_files_only": True}
+    # The folder is temporary; the model card needs the encoder's name.
+    tower.model.config.name_or_path = model.config.name_or_path
+    return tower
 
 
 @checked
 def query_encoder(model: SentenceTransformer) -> PreTrainedModel:
     """Return the encoder of the query tower: a Bool-BERT if it has the plug-in."""
-    return _tower(model, QUERY).model
-
-
-def document_tower(model: SentenceTransformer) -> Transformer:
-    """Return the document tower: sentence-transformers' module around the encoder."""
-    return _tower(model, DOCUMENT)
+    return tower_of(model, QUERY).model
 
 
 def settings_of(model: SentenceTransformer) -> TowerConfig:
     """Return the settings of a two-tower model."""
-    query, document = _tower(model, QUERY), _tower(model, DOCUMENT)
+    query, document = tower_of(model, QUERY), tower_of(model, DOCUMENT)
     [pooling] = [part for part in model.children() if isinstance(part, Pooling)]
     return TowerConfig(
         pooling=str(pooling.pooling_mode),
@@ -206,7 +156,8 @@ def settings_of(model: SentenceTransformer) -> TowerConfig:
     )
 
 
-def _tower(model: SentenceTransformer, route: str) -> Transformer:
+def tower_of(model: SentenceTransformer, route: str) -> Transformer:
+    """Return the tower of a route: sentence-transformers' module around the encoder."""
     router = model[0]
     if not isinstance(router, Router) or route not in router.sub_modules:
         raise ConfigError("this model has no two towers; build one with build_towers()")
@@ -265,11 +216,11 @@ def _check_source(source: str | Path) -> None:
 def _load(source: str | Path) -> PreTrainedModel:
     if (Path(source) / FILE).is_file():
         return load_attached(source)
-    return cast("PreTrainedModel", _from_pretrained(AutoModel, source))
+    return cast("PreTrainedModel", from_pretrained(AutoModel, source))
 
 
-def _from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an Auto class
-    """Load from a folder, or from the hub."""
+def from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an Auto class
+    """Load by an ``Auto`` class, from a folder or from the hub."""
     if Path(source).is_dir():
         with strict_loading(Path(source)):
             return kind.from_pretrained(str(source), local_files_only=True)
@@ -286,4 +237,4 @@ def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerB
         source = source.config.name_or_path or "-"
         if not Path(source).is_dir():
             raise ConfigError("a loaded encoder needs its tokenizer=")
-    return cast("PreTrainedTokenizerBase", _from_pretrained(AutoTokenizer, source))
+    return cast("PreTrainedTokenizerBase", from_pretrained(AutoTokenizer, source))

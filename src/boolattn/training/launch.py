@@ -17,20 +17,15 @@ from boolattn.training.batches.sampling import Collator, Sampler, Steps, make_ex
 from boolattn.training.batches.sentences import PretrainingSet, ScopeSentences
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Corpus, label_operators, read_rankings
+from boolattn.training.loop import processes
 from boolattn.training.preset_files import load_preset
 from boolattn.training.pretrain import Pretrainer
-from boolattn.training.retrieval import (
-    Result,
-    RetrievalTraining,
-    is_main_process,
-    process_group,
-    require_gpu,
-)
+from boolattn.training.retrieval import Result, RetrievalTraining, require_gpu
 from boolattn.training.run_folder import RunFolder, data_hashes
 from boolattn.training.towers import freeze, load_encoder, make_towers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from boolattn.data.records import Dataset
@@ -76,16 +71,9 @@ def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
     nn.Module.to(encoder, "cuda" if torch.cuda.is_available() else "cpu")
     trainer = Pretrainer(encoder, tokenizer, preset.pretrain, preset.model.pooling, sentences)
     run.rewind(0)
-    history: list[dict[str, float]] = []
-
-    def log(step: int, values: dict[str, float]) -> None:
-        history.append({"step": step, **values})
-        run.log(step, values)
-        logger.info("step %d: %s", step, _words(values))
-
-    metrics = trainer.run(log)
+    metrics = trainer.run(run.log)
     save(encoder.cpu().eval(), run.model, tokenizer=tokenizer)
-    run.finish(metrics, history)
+    run.finish(metrics)
     return metrics
 
 
@@ -93,18 +81,19 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     """Train two towers; ``corpus`` is an open data set."""
     require_gpu(preset)
     torch.manual_seed(preset.train.seed)
-    if preset.model.use_plugin and launch.pretrained is None and is_main_process():
+    dataset = corpus.dataset if corpus else open_data(preset, launch.data)
+    towers = make_towers(preset, launch.pretrained)
+    freeze(towers, preset.train)
+    # After the towers: of several processes only the first can write a model's files.
+    state = processes()
+    if preset.model.use_plugin and launch.pretrained is None and state.is_main_process:
         logger.warning(
             "BoolAttn starts untrained: the paper's pretraining is skipped. To have it: boolattn "
             "pretrain --preset %s --out heads, then train with --pretrained heads/model",
             preset.name,
         )
-    dataset = corpus.dataset if corpus else open_data(preset, launch.data)
-    run = RunFolder(launch.out)
-    if is_main_process():
-        run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
-    towers = make_towers(preset, launch.pretrained)
-    freeze(towers, preset.train)
+    run = RunFolder(launch.out, is_main=state.is_main_process)
+    run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings)
@@ -113,9 +102,10 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         settings = preset.train
         sizes = (settings.n_validation_queries, settings.n_validation_documents)
         validate = corpus.validator(preset, preset.data.validation, *sizes)
-    with process_group():
-        training = RetrievalTraining(preset, towers, steps, run, validate, launch.command)
-        return training.train(resume=launch.resume)
+    training = RetrievalTraining(preset, towers, steps, run, validate, launch.command)
+    result = training.train(resume=launch.resume)
+    state.destroy_process_group()
+    return result
 
 
 def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
@@ -162,7 +152,3 @@ def open_data(preset: Preset, folder: Path | None) -> Dataset:
         training=True,
     )
     return open_dataset(preset.data.name, options)
-
-
-def _words(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4f}" for name, value in values.items())

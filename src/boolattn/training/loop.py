@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import distributed, nn
+from accelerate import PartialState
+from accelerate.utils import reduce
+from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
 from boolattn.attention.boolattn import BoolAttn
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.training.settings import Preset
+    from boolattn.training.settings import LoopSettings, TrainSettings
 
     Log = Callable[[int, dict[str, float]], None]
 
@@ -28,17 +29,9 @@ if TYPE_CHECKING:
 _NO_DECAY_NAMES = ("bias", "sigma", "threshold", "factor")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoopSettings:
-    """The settings of a loop."""
-
-    name: str  # What is trained, for the error message
-    n_steps: int
-    learning_rate: float  # Highest, of groups without their own; after the warm-up it falls to 0
-    warmup_steps: int = 0
-    weight_decay: float = 0.01
-    max_grad_norm: float = 1.0
-    log_every: int = 20  # Steps between log entries; the last step is logged too
+def processes() -> PartialState:
+    """Join the processes that torchrun started, if it did."""
+    return PartialState(cpu=not torch.cuda.is_available())
 
 
 @contextmanager
@@ -57,15 +50,24 @@ def fast_products() -> Iterator[None]:
 
 
 class Loop:
-    """Trains parameters, or groups of them, from a step on, which counts from 0."""
+    """Trains parameters, or groups of them, from a step on, which counts from 0.
+
+    Groups may have their own learning rate. ``name`` says what is trained, for the error message;
+    there are ``log_every`` steps between log entries, and the last step is logged too.
+    """
 
     def __init__(
         self,
         parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
         settings: LoopSettings,
+        name: str,
+        n_steps: int,
+        *,
         start: int = 0,
+        log_every: int = 20,
     ) -> None:
-        self.settings, self.start = settings, start
+        self.name, self.n_steps, self.start, self.log_every = name, n_steps, start, log_every
+        self.max_grad_norm = settings.max_grad_norm
         self.optimizer = torch.optim.AdamW(
             parameters,
             lr=settings.learning_rate,
@@ -74,7 +76,7 @@ class Loop:
         )
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
-        steps = (settings.warmup_steps, settings.n_steps, start - 1)
+        steps = (settings.warmup_steps, n_steps, start - 1)
         self.schedule = get_linear_schedule_with_warmup(self.optimizer, *steps)
 
     def run(
@@ -88,25 +90,24 @@ class Loop:
         ``log`` is called with a number of steps and the mean losses since the call before,
         ``after_step`` with the number of steps.
         """
-        settings = self.settings
         since: list[dict[str, Tensor]] = []
         trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        for step in range(self.start, settings.n_steps):
+        for step in range(self.start, self.n_steps):
             losses = losses_of(step)
             total = torch.stack(list(losses.values())).sum()
             since.append({name: loss.detach() for name, loss in losses.items()})
-            is_logged = (step + 1) % settings.log_every == 0 or step + 1 == settings.n_steps
+            is_logged = (step + 1) % self.log_every == 0 or step + 1 == self.n_steps
             # Reading a number makes a GPU wait, so it is read with the log alone.
             if is_logged or not total.is_cuda:
                 self._check(since, step)
             total.backward()
-            nn.utils.clip_grad_norm_(trained, settings.max_grad_norm)
+            nn.utils.clip_grad_norm_(trained, self.max_grad_norm)
             self.optimizer.step()
             self.schedule.step()
             self.optimizer.zero_grad()
             if is_logged:
                 means = {n: torch.stack([row[n] for row in since]).mean() for n in since[-1]}
-                log(step + 1, {name: over_processes(mean) for name, mean in means.items()})
+                log(step + 1, {name: reduce(mean, "mean").item() for name, mean in means.items()})
                 since = []
             after_step(step + 1)
 
@@ -116,22 +117,13 @@ class Loop:
             total = torch.stack(list(losses.values())).sum()
             if not torch.isfinite(total):
                 raise ConfigError(
-                    f"the {self.settings.name} loss is {total.item()} at step {number}; "
+                    f"the {self.name} loss is {total.item()} at step {number}; "
                     "lower its learning rate"
                 )
 
 
-def over_processes(value: Tensor) -> float:
-    """Return the mean of a number over all processes."""
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.all_reduce(value)
-        value = value / distributed.get_world_size()
-    return value.item()
-
-
-def parameter_groups(model: nn.Module, preset: Preset) -> Iterator[dict[str, Any]]:
+def parameter_groups(model: nn.Module, settings: TrainSettings) -> Iterator[dict[str, Any]]:
     """Yield the trained parameters by learning rate and weight decay, for an optimizer."""
-    settings = preset.train
     new_rate = settings.plugin_learning_rate or settings.learning_rate
     # The plug-in begins untrained.
     is_new = _inside(model, BoolAttn)

@@ -37,7 +37,8 @@ from boolattn.query.decoding import ParserLogits, decode, mark_operators
 from boolattn.query.runtime import open_tokenizer
 from boolattn.query.tree import Atom
 from boolattn.training.batches.tokens import pad
-from boolattn.training.loop import Loop, LoopSettings, fast_products
+from boolattn.training.loop import Loop, fast_products
+from boolattn.training.settings import LoopSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -175,14 +176,11 @@ def train_parser(
         logits = type(logits)(*(part.float() for part in logits))
         return {"loss": parser_loss(logits, labels, features[1])}
 
-    loop = LoopSettings(
-        name="parser",
-        n_steps=settings.steps,
-        learning_rate=settings.learning_rate,
-        warmup_steps=min(200, settings.steps // 10),
-        log_every=100,
+    rates = LoopSettings(
+        learning_rate=settings.learning_rate, warmup_steps=min(200, settings.steps // 10)
     )
-    Loop(groups, loop).run(losses, lambda step, mean: log(f"step {step}: {mean['loss']:.4f}"))
+    loop = Loop(groups, rates, "parser", settings.steps, log_every=100)
+    loop.run(losses, lambda step, mean: log(f"step {step}: {mean['loss']:.4f}"))
     model.eval().save(settings.out, settings.base / TOKENIZER)
     model = ParserModel.load(settings.out).to(device)
     held_out = {

@@ -22,7 +22,7 @@ from boolattn.training.batches.sentences import (
     PretrainingSet,
     SentenceBatch,
 )
-from boolattn.training.loop import Loop, LoopSettings, decay_groups, fast_products
+from boolattn.training.loop import Loop, decay_groups, fast_products
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss
 
 if TYPE_CHECKING:
@@ -65,18 +65,13 @@ class Pretrainer:
         torch.manual_seed(settings.seed)
         data = self.data or PretrainingSet.generated(settings)
         per_epoch = max(1, len(data.sentences) // settings.batch_size)
-        loop = LoopSettings(
-            name="pretraining",
-            n_steps=settings.max_steps or settings.n_epochs * per_epoch,
-            learning_rate=settings.learning_rate,
-            warmup_steps=settings.warmup_steps,
-            weight_decay=settings.weight_decay,
-            max_grad_norm=settings.max_grad_norm,
-        )
-        batches = self._batches(data, per_epoch, loop.n_steps)
+        n_steps = settings.n_steps(per_epoch)
+        batches = self._batches(data, per_epoch, n_steps)
         self.encoder.train()
-        trained = list(decay_groups(self._trainable(), settings.weight_decay))
-        Loop(trained, loop).run(lambda _step: self._losses(*next(batches)), log)
+        loop = Loop(
+            decay_groups(self._trainable(), settings.weight_decay), settings, "pretraining", n_steps
+        )
+        loop.run(lambda _step: self._losses(*next(batches)), log)
         self.encoder.requires_grad_(True)
         return {
             f"{name}_{key}": value

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import shutil
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import get_all_start_methods
 from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils import send_to_device
 from sentence_transformers.util import all_gather_with_grad
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Subset
 
@@ -27,7 +25,7 @@ from boolattn.encoder.tower_storage import save_towers
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder
 from boolattn.training.graphs.capture import capture
-from boolattn.training.loop import Loop, LoopSettings, parameter_groups
+from boolattn.training.loop import Loop, parameter_groups, processes
 from boolattn.training.losses import softmax_loss
 from boolattn.training.run_folder import (
     last_checkpoint,
@@ -38,7 +36,7 @@ from boolattn.training.run_folder import (
 from boolattn.training.tower_pass import TowerPass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from sentence_transformers import SentenceTransformer
@@ -78,17 +76,16 @@ class RetrievalTraining:
     validate: Validate | None = None  # Without it the last weights are saved
     command: str = ""  # As typed, for the model card
     n_workers: int = 1  # Processes that make batches for a GPU; a CPU has none
-    history: list[dict[str, float]] = field(default_factory=list)  # What was logged
 
     def __post_init__(self) -> None:
-        settings, self.device = self.preset.train, _device()
+        settings, self.processes = self.preset.train, processes()
+        self.device: torch.device = self.processes.device
         self.towers.to(self.device)
         self.model: nn.Module = TowerPass(self.towers, capture(self.towers, settings.captured))
         if not settings.chunk and settings.use_bf16 and can_pack(self.towers):
             self.steps.collator.chunk = 0
-        if is_distributed():
-            self.steps.process = distributed.get_rank()
-            self.steps.n_processes = n_processes = distributed.get_world_size()
+        if (n_processes := self.processes.num_processes) > 1:
+            self.steps.process, self.steps.n_processes = self.processes.process_index, n_processes
             if settings.batch_size % n_processes:
                 raise ConfigError(
                     f"batch_size {settings.batch_size} cannot be divided among "
@@ -102,23 +99,12 @@ class RetrievalTraining:
         settings, n_steps = self.preset.train, len(self.steps)
         checkpoint = last_checkpoint(self.run.checkpoints) if resume else None
         start = step_of(checkpoint) if checkpoint else 0
-        loop = Loop(
-            list(parameter_groups(self.model, self.preset)),
-            LoopSettings(
-                name="retrieval",
-                n_steps=n_steps,
-                learning_rate=settings.learning_rate,
-                warmup_steps=settings.warmup_steps,
-                weight_decay=settings.weight_decay,
-                max_grad_norm=settings.max_grad_norm,
-                log_every=max(1, min(10, n_steps // 10)),
-            ),
-            start,
-        )
+        groups, log_every = parameter_groups(self.model, settings), max(1, min(10, n_steps // 10))
+        loop = Loop(groups, settings, "retrieval", n_steps, start=start, log_every=log_every)
         torch.manual_seed(settings.seed)
         if checkpoint:
             logger.info("resuming from %s", checkpoint)
-            self.history = load_checkpoint(checkpoint, self.towers, loop.optimizer)
+            self.run.history = load_checkpoint(checkpoint, self.towers, loop.optimizer)
             self.run.rewind(start)
         batches = iter(self._loader(start))
         self.model.train()
@@ -127,16 +113,15 @@ class RetrievalTraining:
             self.log,
             lambda step: self.after_step(step, loop.optimizer),
         )
-        metrics = _summary(self.history)
-        if is_main_process():
+        metrics = _summary(self.run.history)
+        if self.processes.is_main_process:
             if settings.keep == "best" and self.run.best.is_dir():
                 with atomic_folder(self.run.model, replace=True) as draft:
                     shutil.copytree(self.run.best, draft, dirs_exist_ok=True)
             else:
                 self.save(self.run.model)
-            self.run.finish(metrics, self.history)
-        if is_distributed():
-            distributed.barrier()
+        self.run.finish(metrics)
+        self.processes.wait_for_everyone()
         return Result(self.run.model, n_steps, metrics)
 
     def losses(self, batch: Features) -> dict[str, Tensor]:
@@ -148,7 +133,7 @@ class RetrievalTraining:
             queries, documents, *scope = self.model(**inputs)
         similarity, scale = self.preset.model.similarity, self.preset.train.scale
         documents = documents.float()
-        if is_distributed():
+        if self.processes.num_processes > 1:
             documents = all_gather_with_grad(documents)
         options: dict[str, Any] = {"similarity": similarity, "scale": scale}
         loss = softmax_loss(queries.float(), documents, targets, blocked, **options)
@@ -162,8 +147,9 @@ class RetrievalTraining:
         is_last = step == len(self.steps)
         if is_last or step % (settings.evaluate_every or epoch) == 0:
             self.evaluate(step)
-        if is_main_process() and (is_last or step % (settings.save_every or epoch) == 0):
-            write_checkpoint(self.run.checkpoints, step, self.towers, optimizer, self.history)
+        is_saved = is_last or step % (settings.save_every or epoch) == 0
+        if is_saved and self.processes.is_main_process:
+            write_checkpoint(self.run.checkpoints, step, self.towers, optimizer, self.run.history)
 
     def evaluate(self, step: int) -> None:
         """Validate the towers, and save them if they are the best so far."""
@@ -174,19 +160,16 @@ class RetrievalTraining:
             measured = self.validate(self.towers)
         self.model.train()
         metrics = {f"eval_{name}": float(value) for name, value in measured.items()}
-        if metrics[BEST_BY] > max((row.get(BEST_BY, -1.0) for row in self.history), default=-1.0):
+        before = (row[BEST_BY] for row in self.run.history if BEST_BY in row)
+        if metrics[BEST_BY] > max(before, default=-1.0):
             metrics["eval_is_best"] = 1.0
-            if self.preset.train.keep == "best" and is_main_process():
+            if self.preset.train.keep == "best" and self.processes.is_main_process:
                 self.save(self.run.best)
         self.log(step, metrics)
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        """Note metrics, also in the run's folder."""
-        self.history.append({**values, "step": step})
-        if is_main_process():
-            self.run.log(step, {**values, "epoch": step / self.steps.sampler.steps_per_epoch})
-            words = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
-            logger.info("step %d of %d: %s", step, len(self.steps), words)
+        """Log metrics with their epoch."""
+        self.run.log(step, {**values, "epoch": step / self.steps.sampler.steps_per_epoch})
 
     def save(self, folder: Path) -> None:
         """Save the model as it is now with its card, atomically."""
@@ -210,29 +193,6 @@ class RetrievalTraining:
         )
 
 
-def is_main_process() -> bool:
-    """Whether this process writes and prints; torchrun numbers its processes."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def is_distributed() -> bool:
-    """Whether several processes train together."""
-    return distributed.is_available() and distributed.is_initialized()
-
-
-@contextmanager
-def process_group() -> Iterator[None]:
-    """Join the processes that torchrun started; without it nothing is done."""
-    if "WORLD_SIZE" not in os.environ:
-        yield
-        return
-    distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    try:
-        yield
-    finally:
-        distributed.destroy_process_group()
-
-
 def release_memory() -> None:
     """Free unused memory, also for other processes on the same GPU."""
     gc.collect()
@@ -247,15 +207,6 @@ def require_gpu(preset: Preset) -> None:
             f"preset {preset.name} needs a GPU and there is none; use the preset demo, or "
             "--set train.needs_gpu=false to run it on the CPU"
         )
-
-
-def _device() -> torch.device:
-    """Return the device of this process."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    torch.cuda.set_device(device)
-    return device
 
 
 def _summary(history: list[dict[str, float]]) -> dict[str, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import platform
 import subprocess
 from contextlib import suppress
@@ -27,12 +28,14 @@ from boolattn.files import atomic_file, text_hash
 from boolattn.training.preset_files import make_preset, saved_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from torch import Tensor, nn
 
     from boolattn.data.records import Dataset
     from boolattn.training.settings import Preset
+
+logger = logging.getLogger(__name__)
 
 _OWN = "boolattn torch transformers accelerate sentence-transformers tokenizers safetensors numpy"
 _COLUMNS = ("step", "name", "value")
@@ -42,10 +45,14 @@ _N_KEPT = 2
 
 
 class RunFolder:
-    """The files of a run; ``best`` is the best model so far, ``model`` the final one."""
+    """The files of a run; ``best`` is the best model so far, ``model`` the final one.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Of several processes only the main one writes; ``history`` is what was logged.
+    """
+
+    def __init__(self, folder: Path, *, is_main: bool = True) -> None:
+        self.folder, self.is_main = folder, is_main
+        self.history: list[dict[str, float]] = []
         self.checkpoints, self.best, self.model = (
             folder / name for name in ("checkpoints", "best", "model")
         )
@@ -62,6 +69,8 @@ class RunFolder:
         resume: bool = False,
     ) -> None:
         """Begin a run ("pretrain" or "train"), or resume one of the same settings and data."""
+        if not self.is_main:
+            return
         path = self.folder / "run.json"
         run = {"kind": kind, "settings": preset.to_dict(), "data": dict(data)}
         if path.is_file():
@@ -76,6 +85,11 @@ class RunFolder:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append metrics."""
+        self.history.append({**values, "step": step})
+        if not self.is_main:
+            return
+        words = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+        logger.info("step %d: %s", step, words)
         is_new = not self.metrics.is_file()
         try:
             with self.metrics.open("a", encoding="utf-8", newline="") as handle:
@@ -99,9 +113,11 @@ class RunFolder:
         with atomic_file(self.metrics) as handle:
             csv.writer(handle).writerows([_COLUMNS, *done])
 
-    def finish(self, summary: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
+    def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the final metrics."""
-        write_json(self.folder / "metrics.json", {"summary": summary, "history": list(history)})
+        if self.is_main:
+            values = {"summary": summary, "history": self.history}
+            write_json(self.folder / "metrics.json", values)
         if self._board is not None:
             self._board.close()
 

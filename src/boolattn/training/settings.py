@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from boolattn.attention.config import BoolAttnConfig
+from boolattn.encoder.tower_config import TowerConfig
 from boolattn.errors import ConfigError
-from boolattn.settings import check_types
+from boolattn.settings import check_types, limited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_CHOICES = {
-    "pooling": ("mean", "cls"),
-    "similarity": ("cosine", "dot"),
-    "positives": ("drawn", "fixed"),
-    "keep": ("best", "last"),
-    "captured": ("none", "queries", "all"),
-    "size": ("small", "full"),
-}
-
 
 class _Checked:
-    """Checks type, choices and limits of every field."""
+    """Checks type, choices and limits of every field; no number is below 0."""
 
     def __post_init__(self) -> None:
-        check_types(self)
-        for item in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, item.name)
-            if (known := _CHOICES.get(item.name)) and value not in known:
-                raise ConfigError(f"{item.name} must be one of {', '.join(known)}; got {value!r}")
-            least, most = item.metadata.get("limits", (0, None))
-            if not isinstance(value, str) and (value < least or (most and value > most)):
-                limits = f"between {least} and {most}" if most else f"at least {least}"
-                raise ConfigError(f"{item.name} must be {limits}, got {value}")
-
-
-def _at_least(least: int, default: float, most: int | None = None) -> Any:  # noqa: ANN401 - a field
-    return field(default=default, metadata={"limits": (least, most)})
+        check_types(self, least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSettings(_Checked):
-    """The two towers."""
+class ModelSettings(TowerConfig):
+    """The two towers and their encoder."""
 
     encoder: str = "minilm"  # A folder, a hub name, or "minilm" for the installed all-MiniLM-L6-v2
     use_plugin: bool = True  # Whether the query tower has BoolAttn
-    is_shared: bool = True  # Whether both towers have the same encoder weights
-    pooling: str = "mean"  # "mean" or "cls"
-    similarity: str = "cosine"  # "cosine" or "dot"
-    query_length: int = _at_least(4, 64)  # Longest query in tokens
-    document_length: int = _at_least(4, 256)  # Longest document in tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,25 +35,36 @@ class DataSettings(_Checked):
     """The training data."""
 
     name: str = "taxa"  # A data set of the catalogue
-    size: str = "full"  # Of a benchmark that is built: "small" or "full"
+    size: str = limited("full", choices=("small", "full"))  # Of a benchmark that is built
     train: str = "train"  # Split to train on; several are joined by "+"
     validation: str = "validation"  # Split to choose the best weights by; empty for none
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainSettings(_Checked):
-    """Auxiliary pretraining; the defaults are the paper's, or *ours* where it gives none."""
+class LoopSettings(_Checked):
+    """What every training has; the defaults are the paper's, or *ours* where it gives none."""
 
-    n_sentences: int = _at_least(1, 20_000)  # Sentences to generate (*ours*); --data takes all
-    varied_share: float = 0.0  # Share of them in many more wordings than the benchmark's (*ours*)
-    n_held_out: int = 500  # Sentences to evaluate on, of seen and of unseen wordings (*ours*)
-    batch_size: int = _at_least(1, 32)  # Sentences per step (*ours*)
-    n_epochs: int = _at_least(1, 1)  # Passes over the sentences
+    batch_size: int = limited(32, least=1)  # Sentences (*ours*) or queries per step
+    n_epochs: int = limited(1, least=1)  # Passes over them
     max_steps: int = 0  # Stop after so many steps; 0: when the epochs are over
     warmup_steps: int = 0  # Over which the learning rate rises, to fall to 0 after it (*ours*)
     learning_rate: float = 1e-5  # Highest learning rate
     weight_decay: float = 0.01  # Of AdamW
     max_grad_norm: float = 1.0  # Longer gradients are clipped to this norm (*ours*)
+    seed: int = limited(0, least=0, most=2**32 - 1)  # Of all draws
+
+    def n_steps(self, per_epoch: int) -> int:
+        """Return the number of all steps."""
+        return self.max_steps or self.n_epochs * per_epoch
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainSettings(LoopSettings):
+    """Auxiliary pretraining."""
+
+    n_sentences: int = limited(20_000, least=1)  # Sentences to generate (*ours*); --data takes all
+    varied_share: float = 0.0  # Share of them in many more wordings than the benchmark's (*ours*)
+    n_held_out: int = 500  # Sentences to evaluate on, of seen and of unseen wordings (*ours*)
     cue_weight: float = 1.0  # Weight of the cue loss
     cue_positive_weight: float = 1.0  # Weight of a cue token against another (*ours*)
     #: Weight of the gate loss; without effect if neither a gate nor embeddings are trained
@@ -87,40 +73,35 @@ class PretrainSettings(_Checked):
     scope_weight: float = 0.0  # Weight of the scope loss, which the paper does not have
     margin: float = 1.0  # Of the triplet loss (*ours*)
     train_embeddings: bool = True  # Whether the encoder's embedding layer is trained too
-    seed: int = _at_least(0, 0, 2**32 - 1)  # Of all draws
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainSettings(_Checked):
-    """Retrieval training; the defaults are the paper's, or *ours* where it gives none."""
+class TrainSettings(LoopSettings):
+    """Retrieval training."""
 
-    batch_size: int = _at_least(1, 32)  # Queries per step, over all processes
-    n_epochs: int = _at_least(1, 40)  # Passes over the queries
-    max_steps: int = 0  # Stop after so many steps; 0: when the epochs are over
-    warmup_steps: int = 0  # Over which the learning rate rises, to fall to 0 after it (*ours*)
-    learning_rate: float = 5e-5  # Highest learning rate of the encoders
+    n_epochs: int = limited(40, least=1)
+    learning_rate: float = 5e-5  # Of the encoders
     plugin_learning_rate: float = 0.0  # Of plug-in and query parser; 0: the encoders' (*ours*)
     freeze_encoder: bool = False  # Whether only the plug-in is trained, without dropout (*ours*)
     freeze_embeddings: bool = False  # Whether the word embeddings stay as they are (*ours*)
     freeze_heads: bool = False  # Whether gate and cue predictor stay as pretrained (*ours*)
     scope_weight: float = 0.0  # Weight of the scope loss of as many generated sentences (*ours*)
-    weight_decay: float = 0.01  # Of AdamW
-    max_grad_norm: float = 1.0  # Longer gradients are clipped to this norm (*ours*)
-    positives: str = "drawn"  # "drawn" at each step, or one "fixed" for each query (the ablation)
+    #: "drawn" at each step, or one "fixed" for each query (the ablation)
+    positives: str = limited("drawn", choices=("drawn", "fixed"))
     n_negatives: int = 5  # Negatives per query
     n_logical: int = 0  # Most of them excluded by the query, or part matches of an AND (*ours*)
     n_bm25: int = 0  # Most of them from a given ranking, best first
     one_domain: bool = False  # Whether a batch is of one domain, random negatives included (*ours*)
     scale: float = 20.0  # Factor on the similarity (*ours*)
-    seed: int = _at_least(0, 0, 2**32 - 1)  # Of all draws
     evaluate_every: int = 0  # Steps between evaluations; 0: once an epoch
     save_every: int = 0  # Steps between checkpoints; 0: once an epoch
-    keep: str = "best"  # Which weights are saved, the "best" by R-precision or the "last"
+    #: Which weights are saved, the "best" by R-precision or the "last"
+    keep: str = limited("best", choices=("best", "last"))
     n_validation_queries: int = 200  # Most validation queries; 0: all (*ours*)
     n_validation_documents: int = 20_000  # Ranked: judged ones, and a sample; 0: all (*ours*)
     chunk: int = 0  # Documents padded at once; 0: on a GPU none is padded, else 64 (*ours*)
     #: Forward passes that a single GPU records as CUDA graphs: "none", "queries", "all" (*ours*)
-    captured: str = "all"
+    captured: str = limited("all", choices=("none", "queries", "all"))
     use_bf16: bool = True  # Whether a GPU computes in bfloat16 (*ours*)
     needs_gpu: bool = False  # Whether to refuse a machine without one
 

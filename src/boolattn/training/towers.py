@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import BoolBertModel
+from boolattn.encoder.tower_config import TowerConfig
 from boolattn.encoder.tower_storage import load_towers
-from boolattn.encoder.towers import build_towers, query_encoder, settings_of
+from boolattn.encoder.towers import build_towers, from_pretrained, query_encoder, settings_of
 from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.plugin import plugin_of
-from boolattn.plugin.strict import strict_loading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,24 +26,27 @@ if TYPE_CHECKING:
 
     from boolattn.training.settings import Preset, TrainSettings
 
-_TOWERS = ("pooling", "is_shared", "similarity", "query_length", "document_length")
 _SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Name the setting of an encoder that is not there."""
+    try:
+        yield
+    except MissingDataError as error:
+        raise ConfigError(
+            f"no encoder {name!r} ({error}); name its folder: --set model.encoder=FOLDER"
+        ) from error
 
 
 def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load an encoder and its tokenizer by name."""
     source = torch_source(name)
-    is_local = Path(source).is_dir()
-    try:
-        with strict_loading(Path(source)) if is_local else nullcontext():
-            # Weights stored in half precision would be trained in it, and become nan.
-            encoder = AutoModel.from_pretrained(
-                source, local_files_only=is_local, dtype=torch.float32
-            )
-            tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=is_local)
-    except (OSError, ValueError) as error:
-        raise ConfigError(_not_found(name, error)) from error
-    return encoder, tokenizer
+    with _named(name):
+        # Weights stored in half precision would be trained in it, and become nan.
+        encoder = from_pretrained(AutoModel, source).float()
+        return encoder, from_pretrained(AutoTokenizer, source)
 
 
 def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTransformer:
@@ -57,15 +60,13 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
         raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
     config = preset.plugin if model.use_plugin else None
     source = base = torch_source(model.encoder)
-    more = {n: getattr(model, n) for n in _TOWERS}
+    more: dict[str, Any] = {item.name: getattr(model, item.name) for item in fields(TowerConfig)}
     if pretrained:
         # The paper's document encoder is BERT, without the embeddings that pretraining moved.
         source, more["document_encoder"] = str(pretrained), None if model.is_shared else base
-    try:
+    with _named(source):
         # Weights stored in half precision would be trained in it.
         return build_towers(source, config, **more).float()
-    except MissingDataError as error:
-        raise ConfigError(_not_found(source, error.__cause__ or error)) from error
 
 
 def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
@@ -101,9 +102,8 @@ def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:
 
 def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
     encoder = query_encoder(towers)
-    settings = settings_of(towers)
-    for name in _TOWERS:
-        actual, wanted = getattr(settings, name), getattr(preset.model, name)
+    for name, actual in asdict(settings_of(towers)).items():
+        wanted = getattr(preset.model, name)
         if actual != wanted:
             yield f"its {name} is {actual}, not {wanted}; --set model.{name}={actual} takes it"
     plugin = encoder.config.boolattn_config if isinstance(encoder, BoolBertModel) else None
@@ -116,16 +116,11 @@ def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
     # An encoder that is not on disk is not needed, and not compared.
     if Path(source).is_dir():
         config = AutoConfig.from_pretrained(source, local_files_only=True)
-        backbone = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
         for name in _SHAPE:
-            actual, wanted = getattr(backbone.config, name, None), getattr(config, name, None)
+            actual = getattr(_backbone(towers).config, name, None)
+            wanted = getattr(config, name, None)
             if actual != wanted:
                 yield f"its encoder has {name} {actual}, and {preset.model.encoder} {wanted}"
-
-
-def _not_found(name: str, error: BaseException) -> str:
-    [reason, *_] = str(error).splitlines() or [""]
-    return f"no encoder {name!r} ({reason}); name its folder: --set model.encoder=FOLDER"
 
 
 def average(base: str, models: Sequence[tuple[Path, float]]) -> SentenceTransformer:
@@ -155,6 +150,6 @@ def average(base: str, models: Sequence[tuple[Path, float]]) -> SentenceTransfor
     return trained[0]
 
 
-def _backbone(towers: SentenceTransformer) -> nn.Module:
+def _backbone(towers: SentenceTransformer) -> PreTrainedModel:
     encoder = query_encoder(towers)
     return encoder.backbone if isinstance(encoder, BoolBertModel) else encoder

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.checksums import SUMS
-from boolattn.encoder.export.agreement import TEXTS, check_agreement
-from boolattn.encoder.export.graphs import TowerGraph, tower_graphs, write_graph
+from boolattn.encoder.export.graphs import TEXTS, TowerGraph, tower_graphs, write_graph
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.towers import settings_of
 from boolattn.encoders.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from boolattn.encoders.base import Encoder
 
     Array = NDArray[Any]
 
@@ -214,3 +215,18 @@ class _Export:
             graphs=files,
             bits=7 if self.int8 else 32,
         )
+
+
+def check_agreement(torch: Encoder, onnx: Encoder, texts: Sequence[str]) -> dict[str, float]:
+    """Return the least cosines of the vectors of queries, operands and documents."""
+    pairs = {
+        "query_cosine": (torch.encode_queries(texts), onnx.encode_queries(texts)),
+        "operand_cosine": (torch.encode_operands(texts), onnx.encode_operands(texts)),
+        "document_cosine": (torch.encode_documents(texts), onnx.encode_documents(texts)),
+    }
+    return {name: round(_least_cosine(*vectors), 5) for name, vectors in pairs.items()}
+
+
+def _least_cosine(a: Array, b: Array) -> float:
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return float(((a * b).sum(1) / np.maximum(norms, 1e-12)).min())

@@ -34,6 +34,19 @@ if TYPE_CHECKING:
 
 #: Has attention as one operator.
 OPSET = 23
+#: Queries that are compared when a model is exported.
+TEXTS = (
+    "moths of Borneo but not Sumatra",
+    "papers about asthma and smoking, but not in children",
+    "recipes with garlic or leek",
+    "films from the 1980s with Meg Ryan and without Tom Hanks",
+    "frogs that live in trees",
+    "vulnerabilities in Apache Tomcat, except denial of service",
+    "neither coffee nor tea, but chocolate",
+    "diseases with hearing loss, short stature or cataract",
+    "the history of bread",
+    "rock and roll",
+)
 
 
 class TowerGraph(nn.Module):

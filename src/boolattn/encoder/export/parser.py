@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from boolattn.checksums import file_sum, write_manifest
-from boolattn.encoder.export.graphs import trace
+from boolattn.encoder.export.graphs import TEXTS, trace
 from boolattn.encoder.parser import SETTINGS, TOKENIZER, ParserModel
 from boolattn.encoders.int8 import quantise, read_tensors
 from boolattn.errors import DataError
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 
 #: Least share of texts of equal structure in both backends.
 LEAST_AGREEMENT = 0.8
-TEXTS = (
-    "moths of Borneo but not Sumatra",
-    "curry without coconut",
-    "films by Kurosawa or Ozu, and with subtitles",
-    "Romeo and Juliet",
-    "jobs in Berlin or Hamburg that are not part-time",
-    "which nursing jobs are not in Germany?",
-)
 
 
 class ParserGraph(nn.Module):

@@ -134,7 +134,7 @@ class Sampler:
             )
         self._domains = [example.domain for example in self.examples] if domains else []
         self.steps_per_epoch = len(self._order(0)) // settings.batch_size
-        self.n_steps = settings.max_steps or settings.n_epochs * self.steps_per_epoch
+        self.n_steps = settings.n_steps(self.steps_per_epoch)
 
     def batch(self, step: int) -> TrainingBatch:
         """Draw the batch of a step."""

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from boolattn.errors import ConfigError
 from boolattn.plugin.install import NAME as PLUGIN
 from boolattn.training.graphs.cuda_graph import Recorder, Weights
+from boolattn.training.loop import processes
 from boolattn.training.tower_pass import SCOPE, encode
 
 if TYPE_CHECKING:
@@ -76,12 +78,15 @@ class Captured:
         if recorded is None or not recorded.recording.weights.are_current():
             try:
                 recorded = self._record(padded(features, n_tokens, self._pad), task, slot)
+            except torch.OutOfMemoryError as error:
+                raise ConfigError(
+                    f"the GPU has no memory left for CUDA graphs of {task} passes; give it "
+                    "--set train.captured=queries, or none, or a smaller batch_size"
+                ) from error
             except RuntimeError as error:
                 logger.warning("no CUDA graphs: %s", error, exc_info=True)
-                # Memory may be short: drop what the failed pass computed, and other recordings.
-                # Those in use in this step are kept alive by autograd's graph.
+                # Earlier recordings stay: their replays of this step may still run.
                 self.failure, self.tasks = error.with_traceback(None), frozenset()
-                self._passes.clear()
                 return encode(self.towers, features, task)
             self._passes[key] = recorded
         return self._replay(recorded, features, task, slot)
@@ -105,7 +110,7 @@ class Captured:
         return vectors
 
     def _can_record(self, features: Features, task: str) -> bool:
-        is_alone = not (distributed.is_available() and distributed.is_initialized())
+        is_alone = processes().num_processes == 1
         is_training = self.towers.training and torch.is_grad_enabled()
         return task in self.tasks and is_alone and is_training and features["input_ids"].is_cuda
 
