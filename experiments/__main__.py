@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> str:
             worker.terminate()
     folders = (paths.runs, *request.done)
     files = [folder / spec.key.path for spec in request.specs() for folder in folders]
-    return overview([path for path in files if path.is_file()], paths.runs)
+    return overview([path for path in files if path.is_file()])
 
 
 def _set_limits(options: argparse.Namespace) -> None:

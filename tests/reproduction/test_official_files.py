@@ -108,7 +108,7 @@ def plain_run(files, *changes):
 
 
 def means(path):
-    return [row.values["recall@100"].tolist() for row in Run.load(path).rows]
+    return [row.values["recall@100"].tolist() for row in Run.load(path).results]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Results over many domains: one table and one figure, by domain and on average."""
+"""Results over many domains: by domain, and as the mean of the domains."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def rows_of(results: Results) -> dict[str, list[float]]:
 
     The columns are R-precision (of one relevant document: hit@1), and the leak of NOT queries.
     """
-    cells = {metric: results.crossed(metric) for metric in {name for _, _, name in COLUMNS}}
-    domains = dict.fromkeys(query.domain for query in results.queries)
-    rows = {
-        name: [cells[metric].get((name, kind), np.nan) for _, kind, metric in COLUMNS]
-        for name in domains
-    }
+    rows = {}
+    for domain in results.by("domain"):
+        kinds = results.only("domain", domain).by("kind")
+        rows[domain] = [
+            kinds[kind].means[metric] if kind in kinds else np.nan for _, kind, metric in COLUMNS
+        ]
     rows[MEAN] = [mean(column) for column in np.array(list(rows.values())).T]
     return rows
 
@@ -93,6 +93,8 @@ def groups_of(results: Results) -> dict[str, GroupMeans]:
     return groups
 
 
-def label(results: Results) -> str:
-    """Return the name of a system with its way of ranking."""
-    return ", ".join(filter(None, (results.system, str(results.details.get("way", "")))))
+def plain_rows(results: Results) -> dict[str, object]:
+    """Return the rows of the table of a split as plain values."""
+    if others_of(results.split):
+        return {row: group.means for row, group in groups_of(results).items()}
+    return dict(rows_of(results))
