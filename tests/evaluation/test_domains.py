@@ -99,7 +99,6 @@ def test_one_table_by_domain_and_kind(folder, tmp_path):
     results = Results.load(stem.with_suffix(".json"))
     assert [query.kind for query in results.queries[:3]] == ["NOT", "plain", "names"]
     assert [query.wording for query in results.queries[:2]] == ["unseen", "seen"]
-    assert stem.with_suffix(".png").stat().st_size > 5000
     # The runs of all domains together give the same table.
     run_file = tmp_path / "all.run.gz"
     run_file.write_bytes(b"".join(path.read_bytes() for path in out.glob("runs/*/*.run.gz")))
@@ -108,7 +107,7 @@ def test_one_table_by_domain_and_kind(folder, tmp_path):
     figure = tmp_path / "compared.png"
     compared = run("compare", f"{stem}.json", f"{stem}.json", "--by", "kind", "--figure", figure)
     assert "names" in compared.output
-    assert figure.is_file()
+    assert figure.stat().st_size > 5000
 
 
 def test_kinds_and_single_relevant_documents_have_rows_of_their_own(folder, tmp_path):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from boolattn.cli import output
-from boolattn.cli.measured import file_stem, measure_all
+from boolattn.cli.measured import measure_all
 from boolattn.cli.output import AsJson, console, note, print_json
 from boolattn.errors import ConfigError
 
@@ -53,11 +53,11 @@ def evaluate(  # noqa: PLR0913 - options of a command line
 ) -> None:
     """Rank a data set's documents for its queries, and measure the rankings.
 
-    Writes for each split the results (JSON, values of every query), the run (TREC) and a figure.
+    Writes for each split the results (JSON, values of every query) and the run (TREC).
     """
     from boolattn.cli.people import evaluate_people
     from boolattn.data.catalog import DataOptions, open_dataset
-    from boolattn.evaluation import domains, figures
+    from boolattn.evaluation import domains
     from boolattn.evaluation.benchmark import prepare
     from boolattn.evaluation.metrics import DEFAULT, parse
     from boolattn.search.ranker import RUNS, WAYS, SystemOptions, open_system
@@ -103,10 +103,6 @@ def evaluate(  # noqa: PLR0913 - options of a command line
         usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT]
         pair = ("composed" * system.is_composed, system)
         results = measure_all({"": benchmark}, lambda _: [pair], lambda _: usual, name, out)
-    for systems in results.values():
-        if (drawn := _figure(systems, is_domains=is_domains)) is not None:
-            figures.save(drawn, path := out / f"{file_stem(systems[0])}.png")
-            note(f"figure: {path}")
     (_print_json if as_json else _print_tables)(results, is_domains=is_domains)
 
 
@@ -122,16 +118,6 @@ def _in_ways(
         return
     ranker = SearchRanker(load_model(model, device=device), benchmark.documents)
     yield from ((way, ranker.system(Path(model).name, way)) for way in ways)
-
-
-def _figure(systems: Sequence[Results], *, is_domains: bool) -> Any:  # noqa: ANN401 - a Figure
-    """Draw the results of one split; ``None`` where there is no figure of them."""
-    from boolattn.evaluation import domains, figures
-
-    if is_domains:
-        return None if domains.others_of(systems[0].split) else figures.by_domain(systems)
-    has_metric = all(FIGURE in results.values for results in systems)
-    return figures.by_template(systems, FIGURE) if has_metric else None
 
 
 def _print_json(splits: Mapping[str, Sequence[Results]], *, is_domains: bool) -> None:

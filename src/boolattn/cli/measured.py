@@ -51,7 +51,7 @@ def measure_all(
                 measured.setdefault(split, {}).setdefault(results.label, []).append(results)
     joined_results = {split: [*map(joined, s.values())] for split, s in measured.items()}
     for results in (r for systems in joined_results.values() for r in systems):
-        path = out / f"{file_stem(results)}.json"
+        path = out / f"{_file_stem(results)}.json"
         results.save(path)
         note(f"results: {path}")
     return joined_results
@@ -87,7 +87,7 @@ def _measure(  # noqa: PLR0913 - what a result file says
         gate=system.gate,
         details={**details, "way": way},
     )
-    run = out / f"{file_stem(results)}.run.gz"
+    run = out / f"{_file_stem(results)}.run.gz"
     write_run(run, ranking, judgements.ids, benchmark.ids, system=results.system)
     return results
 
@@ -102,7 +102,7 @@ def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
         note(f"note: {limit}, and metrics use up to {depth:,}; the rest counts as not found")
 
 
-def file_stem(results: Results) -> str:
+def _file_stem(results: Results) -> str:
     """Return the name of a result's files, without an ending."""
     words = (results.label, results.gate, results.dataset, results.split)
     return re.sub(r"[^\w.]+", "-", "-".join(words)).strip("-")

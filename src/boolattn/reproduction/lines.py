@@ -111,21 +111,22 @@ def load_tables(files: Iterable[Path]) -> list[LineTable]:
         is_alone = all(d != dataset or e == NO_ENCODER for d, e in lines)
         if encoder != NO_ENCODER or is_alone:
             every = [*others.values(), *encoder_lines.values()]
-            tables.append(LineTable(registry().dataset(dataset), encoder, every))
+            tables.append(LineTable(registry().datasets[dataset], encoder, every))
     return tables
 
 
 def all_runs(folder: Path) -> list[Path]:
     """List the files of the runs below a folder, in the order of ``systems.toml``."""
     known = registry()
+    orders = [list(table) for table in (known.datasets, known.encoders, known.systems)]
 
-    def order(path: Path) -> tuple[int | str, ...]:
-        key, tables = RunKey.of(path), (known.datasets, known.encoders, known.systems)
-        names = zip((key.dataset, key.encoder, key.system), map(list, tables), strict=True)
-        places = (order.index(name) if name in order else len(order) for name, order in names)
-        return (*places, key.system, key.seed)
+    def position(path: Path) -> tuple[int | str, ...]:
+        key = RunKey.of(path)
+        names = zip((key.dataset, key.encoder, key.system), orders, strict=True)
+        numbers = (order.index(name) if name in order else len(order) for name, order in names)
+        return (*numbers, key.system, key.seed)
 
-    files = sorted(folder.glob(f"*/*/*{ENDING}"), key=order)
+    files = sorted(folder.glob(f"*/*/*{ENDING}"), key=position)
     if not files:
         raise MissingDataError(f"no finished run below {folder}; run some first")
     return files
