@@ -17,6 +17,7 @@ from boolattn.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from boolattn.encoders.base import Encoder
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.results import Results
     from boolattn.search.ranker import OpenSystem
@@ -57,12 +58,14 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     """
     from boolattn.cli.people import evaluate_people
     from boolattn.data.catalog import DataOptions, open_dataset
+    from boolattn.encoders.models import load_model
     from boolattn.evaluation import domains
     from boolattn.evaluation.benchmark import prepare
     from boolattn.evaluation.metrics import DEFAULT, parse
     from boolattn.search.ranker import RUNS, WAYS, SystemOptions, open_system
 
-    if model != "bm25" and not model.endswith(RUNS):
+    is_model = model != "bm25" and not model.endswith(RUNS)
+    if is_model:
         output.quiet_libraries()
     if on == "people":
         evaluate_people(model, device, split or ["validation"], as_json=as_json)
@@ -92,9 +95,9 @@ def evaluate(  # noqa: PLR0913 - options of a command line
         }
         if not benchmarks:
             raise ConfigError(f"no domain has the splits {', '.join(chosen)}")
-        results = measure_all(
-            benchmarks, partial(_in_ways, model, device, ways), domains.metrics_of, name, out
-        )
+        encoder = load_model(model, device=device) if is_model else None
+        systems = partial(_in_ways, model, encoder, ways)
+        results = measure_all(benchmarks, systems, domains.metrics_of, name, out)
     else:
         benchmark = prepare(data_set, split or (), **sizes)
         system = open_system(model, benchmark, options)
@@ -107,16 +110,15 @@ def evaluate(  # noqa: PLR0913 - options of a command line
 
 
 def _in_ways(
-    model: str, device: str | None, ways: Sequence[str], benchmark: Benchmark
+    model: str, encoder: Encoder | None, ways: Sequence[str], benchmark: Benchmark
 ) -> Iterator[tuple[str, OpenSystem]]:
     """Open a model that ranks the documents of one domain in several ways."""
-    from boolattn.encoders.models import load_model
-    from boolattn.search.ranker import RUNS, SearchRanker, open_system
+    from boolattn.search.ranker import SearchRanker, open_system
 
-    if model == "bm25" or model.endswith(RUNS):
+    if encoder is None:
         yield "", open_system(model, benchmark)
         return
-    ranker = SearchRanker(load_model(model, device=device), benchmark.documents)
+    ranker = SearchRanker(encoder, benchmark.documents)
     yield from ((way, ranker.system(Path(model).name, way)) for way in ways)
 
 
