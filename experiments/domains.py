@@ -31,7 +31,7 @@ def write_tables(out: Path, splits: Sequence[str], against: str) -> None:
         systems = [results for results in every if results.split == split]
         if not systems:
             continue
-        columns = ["system", *(heading for heading, _, _ in domains.COLUMNS)]
+        columns = ["system", *(heading for heading, _, _ in domains.columns_of(split))]
         means = [
             [results.label, *map(short, domains.rows_of(results)[domains.MEAN])]
             for results in systems

@@ -126,8 +126,9 @@ def _print_json(splits: Mapping[str, Sequence[Results]], *, is_domains: bool) ->
     from boolattn.evaluation import domains
 
     if is_domains:
-        rows = {s: {r.label: domains.plain_rows(r) for r in rs} for s, rs in splits.items()}
-        print_json({"columns": domains.COLUMNS, "splits": rows}, indent=2)
+        rows = {s: {r.label: domains.rows_of(r) for r in rs} for s, rs in splits.items()}
+        columns = {s: [heading for heading, _, _ in domains.columns_of(s)] for s in splits}
+        print_json({"columns": columns, "splits": rows}, indent=2)
         return
     measured = [results for systems in splits.values() for results in systems]
     overall = {r.split: {"n": r.overall.n, **r.overall.means} for r in measured}

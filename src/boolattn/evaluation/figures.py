@@ -45,11 +45,12 @@ def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
     """Draw a panel for each column of the table of domains, with a bar for each system."""
     all_rows = [domains.rows_of(system) for system in results]
     names = list(all_rows[0])
+    columns = domains.columns_of(results[0].split)
     panels = {
-        heading if metric == "leak" else f"{heading}\nR-precision": [
+        f"{heading}\nR-precision" if heading == kind else heading: [
             [rows[name][column] for name in names] for rows in all_rows
         ]
-        for column, (heading, _, metric) in enumerate(domains.COLUMNS)
+        for column, (heading, kind, _) in enumerate(columns)
     }
     return _draw(f"{results[0].dataset}, {results[0].split}", names, panels, results)
 
@@ -76,7 +77,7 @@ def _draw(
         figsize=(1.35 * len(names) * n_columns + 3, 2 * n_rows + 2), layout="constrained"
     )
     grid = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flat
-    for axes, (heading, bars) in zip(grid, panels.items(), strict=True):
+    for axes, (heading, bars) in zip(grid, panels.items(), strict=False):
         for index, (system, heights) in enumerate(zip(results, bars, strict=True)):
             left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
             colour = _COLOURS[index % len(_COLOURS)]

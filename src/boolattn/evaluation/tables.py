@@ -62,15 +62,8 @@ def overall_table(splits: Sequence[Results], width: int = WIDTH) -> Table:
 def domains_table(systems: Sequence[Results]) -> Table:
     """Return R-precision and leak by domain and kind of query, for each system."""
     first = systems[0]
-    if domains.others_of(first.split):
-        sections = [
-            {f"{r.label}: {row}": group for row, group in domains.groups_of(r).items()}
-            for r in systems
-        ]
-        metrics = ("r_precision", "leak", domains.WRONG_DROPS, "mrr@10")
-        return groups_table(f"{first.split}: means by domain", metrics, sections)
     title = f"{first.system} on {first.dataset}, {first.split}: R-precision by domain, and leak"
-    table = _table(title, ["", *(heading for heading, _, _ in domains.COLUMNS)])
+    table = _table(title, ["", *(heading for heading, _, _ in domains.columns_of(first.split))])
     for results in systems:
         way = str(results.details.get("way", ""))
         for name, values in domains.rows_of(results).items():
