@@ -127,8 +127,6 @@ def test_taxa_are_built_into_the_folder_given(taxa_builds, tmp_path):
     assert run("build", "taxa", "--out", str(out)).stdout == f"{out}\n"
     assert (out / "manifest.json").is_file()
     assert as_json("stats", "taxa", "--from", str(out))["n_documents"] == 1
-    run("build", "taxa", "--beir", "--from", str(out), "--out", str(tmp_path / "beir"))
-    assert read_beir(tmp_path / "beir").splits["train"][0].gold == frozenset({"1"})
     assert taxa_builds == ["small"]
 
 

@@ -52,7 +52,6 @@ def build(  # noqa: PLR0913 - options of a command line
     size: Size = "small",
     seed: Seed = 0,
     n: Annotated[int, Option("-n", min=1, help="Number of sentences.")] = 10_000,
-    beir: Annotated[bool, Option("--beir", help="Write a benchmark as a BEIR folder.")] = False,
     only: Annotated[list[str] | None, Option(help="Domains to build; repeatable.")] = None,
 ) -> None:
     """Write a data set: a BEIR folder, taxa or domains with a manifest, sentences as JSON lines."""
@@ -63,7 +62,7 @@ def build(  # noqa: PLR0913 - options of a command line
 
     options = catalog.DataOptions(folder=folder, size=size, seed=seed, tell=note)
     kind = catalog.find_entry(name).kind
-    if name in ("taxa", "domains") and not beir:
+    if name in ("taxa", "domains"):
         options = replace(options, only=tuple(only or ()) if name == "domains" else ())
         out = out or catalog.built_folder(name, options)
         catalog.build_benchmark(name, out, options)

@@ -47,7 +47,6 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     ] = 0,
     limit_queries: Annotated[int, Option(min=0, help="Most queries of a split; 0: all.")] = 0,
     seed: Annotated[int, Option(help="Random seed of samples and generated data.")] = 0,
-    name: Annotated[str, Option(help="Name of the system in tables.")] = "",
     device: Annotated[str | None, Option(help="cpu or cuda; default: a GPU if any.")] = None,
     out: Annotated[Path, Option(help="Folder of results and runs.")] = Path("out/evaluation"),
     as_json: AsJson = False,
@@ -97,7 +96,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
             raise ConfigError(f"no domain has the splits {', '.join(chosen)}")
         encoder = load_model(model, device=device) if is_model else None
         systems = partial(_in_ways, model, encoder, ways)
-        results = measure_all(benchmarks, systems, domains.metrics_of, name, out)
+        results = measure_all(benchmarks, systems, domains.metrics_of, out)
     else:
         benchmark = prepare(data_set, split or (), **sizes)
         system = open_system(model, benchmark, options)
@@ -105,7 +104,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
             note("note: this model needs oracle labels; without --gate label its gate stays closed")
         usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT]
         pair = ("composed" * system.is_composed, system)
-        results = measure_all({"": benchmark}, lambda _: [pair], lambda _: usual, name, out)
+        results = measure_all({"": benchmark}, lambda _: [pair], lambda _: usual, out)
     (_print_json if as_json else _print_tables)(results, is_domains=is_domains)
 
 

@@ -26,7 +26,6 @@ def measure_all(
     benchmarks: Mapping[str, Benchmark],
     open_systems: Opener,
     metrics: Callable[[str], Sequence[str]],
-    name: str,
     out: Path,
 ) -> dict[str, list[Results]]:
     """Rank and measure all queries; return by split the results of each system, and write them.
@@ -35,7 +34,6 @@ def measure_all(
         benchmarks: By domain; the results of all domains are joined.
         open_systems: Returns the systems.
         metrics: Returns the metrics of a split.
-        name: Name of the system in tables; empty: its own.
         out: Folder of the results and, in a folder for each domain, of the runs.
     """
     from boolattn.evaluation.results import joined
@@ -47,7 +45,7 @@ def measure_all(
         folder = out / "runs" / domain if domain else out
         for way, system in open_systems(benchmark):
             for split in benchmark.splits:
-                results = _measure(system, benchmark, split, metrics(split), name, way, folder)
+                results = _measure(system, benchmark, split, metrics(split), way, folder)
                 measured.setdefault(split, {}).setdefault(results.label, []).append(results)
     joined_results = {split: [*map(joined, s.values())] for split, s in measured.items()}
     for results in (r for systems in joined_results.values() for r in systems):
@@ -57,12 +55,11 @@ def measure_all(
     return joined_results
 
 
-def _measure(  # noqa: PLR0913 - what a result file says
+def _measure(
     system: OpenSystem,
     benchmark: Benchmark,
     split: str,
     metrics: Sequence[str],
-    name: str,
     way: str,
     out: Path,
 ) -> Results:
@@ -81,7 +78,7 @@ def _measure(  # noqa: PLR0913 - what a result file says
     results = results_of(
         judgements,
         measure(ranking, judgements, metrics),
-        system=name or system.name,
+        system=system.name,
         dataset=benchmark.name,
         split=split,
         gate=system.gate,

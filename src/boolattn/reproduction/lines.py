@@ -39,8 +39,15 @@ class Line:
         return (spec.label if spec else self.system) + mode
 
     def means(self, split: str, metric: str) -> list[float]:
-        """Return the mean of each seed; those without a value are left out."""
-        means = (r.overall.means.get(metric, np.nan) for r in self.rows.get(split, {}).values())
+        """Return the mean of each seed; those without a value are left out.
+
+        ``mrr@10 not`` is over the queries with NOT.
+        """
+        name, _, operator = metric.partition(" ")
+        means = []
+        for results in self.rows.get(split, {}).values():
+            groups = results.by("operator") if operator else {"": results.overall}
+            means += [groups[operator].means.get(name, np.nan)] if operator in groups else []
         return [value for value in means if not np.isnan(value)]
 
     def averaged(self, split: str, seeds: Iterable[int] | None = None) -> Results:
