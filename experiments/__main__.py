@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> str:
             worker.terminate()
     folders = (paths.runs, *request.done)
     files = [folder / spec.key.path for spec in request.specs() for folder in folders]
-    return overview([path for path in files if path.is_file()], paths.runs)
+    return overview([path for path in files if path.is_file()])
 
 
 def _set_limits(options: argparse.Namespace) -> None:
@@ -76,17 +76,17 @@ def _set_limits(options: argparse.Namespace) -> None:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
 
 
-def _parser_quality(options: argparse.Namespace) -> str:
-    from experiments.parsing.quality import measure_parser
+def _parser_tests(options: argparse.Namespace) -> str:
+    from experiments.parsing.accuracy import measure_tests
 
-    return measure_parser(options.parser, options.json)
+    return measure_tests(options.parser)
 
 
 def _parser_validation(options: argparse.Namespace) -> str:
-    from experiments.parsing.quality import validate_parser
+    from experiments.parsing.accuracy import measure_validation
 
     queries = parse_pairs(options.queries, ())
-    return validate_parser(options.parser, queries, shows_errors=options.errors)
+    return measure_validation(options.parser, queries, shows_errors=options.errors)
 
 
 def _report(options: argparse.Namespace) -> str:
@@ -183,9 +183,8 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--out", type=Path, required=True, help="folder to write to")
     verb.add_argument("--against", default="plain,plain_text", metavar="SYSTEM,QUERY_MODE")
     verb = verbs.add_parser("parsing", help="parse accuracy on names and unseen domains")
-    verb.set_defaults(command=_parser_quality)
+    verb.set_defaults(command=_parser_tests)
     verb.add_argument("parser", help='folder of a parser, or "shipped"')
-    verb.add_argument("--json", type=Path, help="JSON file to write all results to")
     verb = verbs.add_parser("validation", help="parse accuracy on the queries for model selection")
     verb.set_defaults(command=_parser_validation)
     verb.add_argument("parser", help='folder of a parser, or "shipped"')

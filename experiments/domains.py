@@ -31,17 +31,17 @@ def write_tables(out: Path, splits: Sequence[str], against: str) -> None:
         systems = [results for results in every if results.split == split]
         if not systems:
             continue
-        columns = ["system", *(heading for heading, _, _ in domains.COLUMNS)]
+        columns = ["system", *(heading for heading, _, _ in domains.columns_of(split))]
         means = [
-            [domains.label(results), *map(short, domains.rows_of(results)[domains.MEAN])]
+            [results.label, *map(short, domains.rows_of(results)[domains.MEAN])]
             for results in systems
         ]
         lines += [f"\n{split}, mean of the domains\n", markdown(columns, means)]
         for results in systems:
             rows = [[name, *map(short, row)] for name, row in domains.rows_of(results).items()]
-            lines += [f"\n{split}, {domains.label(results)}\n", markdown(["", *columns[1:]], rows)]
-        reference = next((s for s in systems if domains.label(s) == against), systems[0])
-        title = f"\n{split}: differences to {domains.label(reference)}, over all queries\n"
+            lines += [f"\n{split}, {results.label}\n", markdown(["", *columns[1:]], rows)]
+        reference = next((s for s in systems if s.label == against), systems[0])
+        title = f"\n{split}: differences to {reference.label}, over all queries\n"
         lines += [title, _tests(systems, reference)]
         figures.save(figures.by_domain(systems), out / f"{split}.png")
     with atomic_file(out / "table.md") as file:
@@ -56,7 +56,7 @@ def _tests(systems: Sequence[Results], reference: Results) -> str:
             pair = [system.only("kind", kind) for system in (reference, results)]
             for metric, test in compare_results(*pair, metrics=["r_precision", "leak"]).items():
                 cells = [f"{test.difference:+.3f}", f"{test.p_value:.4f}"]
-                rows.append([domains.label(results), kind, metric, *cells])
+                rows.append([results.label, kind, metric, *cells])
     return markdown(["system", "kind", "metric", "difference", "p"], rows)
 
 

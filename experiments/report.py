@@ -53,7 +53,7 @@ over all layers and attention heads, with oracle operator labels."""
 def report(folder: Path, out: Path, against: Sequence[str] = BASELINE) -> Path:
     """Write ``tables.md`` of finished runs."""
     paths = all_runs(folder)
-    tables, runs = load_tables(paths, folder), [Run.load(path) for path in paths]
+    tables, runs = load_tables(paths), [Run.load(path) for path in paths]
     is_named = len(against) == 2 and any(table.find(*against) for table in tables)
     if not is_named and tuple(against) != BASELINE:
         raise ConfigError(f"no finished run of {','.join(against)!r}: name SYSTEM,QUERY_MODE")
@@ -65,11 +65,11 @@ def report(folder: Path, out: Path, against: Sequence[str] = BASELINE) -> Path:
     return out / "tables.md"
 
 
-def overview(paths: Iterable[Path], folder: Path) -> str:
+def overview(paths: Iterable[Path]) -> str:
     """Lay out the main results of some runs."""
     return "\n\n".join(
         f"**{table.dataset.name}, {table.encoder}**\n\n{_overview(table)}"
-        for table in load_tables(paths, folder)
+        for table in load_tables(paths)
     )
 
 
@@ -89,12 +89,12 @@ def _overview(table: LineTable) -> str:
 
 def _section(table: LineTable, against: Sequence[str]) -> str:
     encoder = f", {table.encoder_label}" if table.encoder_label else ""
+    every = [r for line in table.lines for rows in line.rows.values() for r in rows.values()]
+    sizes = {results.split: len(results.queries) for results in every}
     counts = ", ".join(
-        f"{len(table.queries[split]):,} queries of {table.split_label(split)}"
-        for split in table.splits
+        f"{sizes[split]:,} queries of {table.split_label(split)}" for split in table.splits
     )
-    every = (row for line in table.lines for rows in line.rows.values() for row in rows.values())
-    n_documents = max(row.n_documents for row in every)
+    n_documents = max(results.n_documents for results in every)
     blocks = [
         f"## {table.dataset.label}{encoder}",
         f"{n_documents:,} documents; {counts}.",
@@ -122,7 +122,7 @@ def _compared(
     spec, base = registry().systems.get(line.system), table.find(*against)
     if spec and spec.kind != "trained":
         return {}
-    compared = {split: table.compare(line, base, split, TESTED) for split in table.splits}
+    compared = {split: line.compare(base, split, TESTED) for split in table.splits}
     return {split: values for split, values in compared.items() if values}
 
 

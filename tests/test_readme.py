@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from boolattn.cli import app
-from boolattn.data.catalog import taxa_folder
+from boolattn.data.catalog import DataOptions, built_folder
 from boolattn.evaluation import domains
 from boolattn.evaluation.results import Results
 from boolattn.evaluation.significance import compare
@@ -105,7 +105,7 @@ def test_examples_of_data_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path / "cache"))
     shutil.copytree(QUEST_INTRO.parent, tmp_path, dirs_exist_ok=True)
     write_quest(_new(tmp_path / "cache/quest"))
-    write_taxa(_new(taxa_folder("small")))
+    write_taxa(_new(built_folder("taxa", DataOptions())))
     blocks = _blocks("docs/data.md", "python")
     assert len(blocks) >= 5
     for block in blocks:

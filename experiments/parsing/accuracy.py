@@ -1,90 +1,129 @@
-"""Parse accuracy: structure and operand words of parsed queries, and names split at a cue word."""
+"""Parse accuracy on the test sets, on the validation queries, or on files of queries."""
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import compress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
+from boolattn.evaluation.tables import markdown, short
+from boolattn.query.parser import load_parser
+from boolattn.query.reading import ReadingOptions, read_queries
+from boolattn.query.structure import operand_signs
 from boolattn.query.tree import Atom
 from experiments.parsing.test_sets import cue_word_names, unseen_queries
+from experiments.parsing.validation import benchmark_queries, validation_queries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from boolattn.query.reading import Reading
+    from boolattn.query.parsed_query import LabelledQuery
+    from boolattn.query.tree import QueryTree
 
-    #: Reads texts, as ``read_queries`` does with a parser.
-    Read = Callable[[Sequence[str]], Sequence[Reading]]
+    Groups = Mapping[str, Sequence[LabelledQuery]]
+    #: Parses texts.
+    Parse = Callable[[Sequence[str]], Sequence[QueryTree]]
 
+#: Kinds of error, from coarse to fine.
+ERRORS = ("taken apart", "left whole", "number of operands", "negation", "joined otherwise")
+_HEADS = ("queries", "n", "structure", "operand words", "operand word F1", "plain left alone")
 _BATCH = 256
 
 
-def split_names(read: Read) -> dict[str, Any]:
-    """Count the names with a cue word ("Romeo and Juliet") that are parsed as several operands.
+def measure_tests(parser: str) -> str:
+    """Lay out the accuracy of a parser (a folder or "shipped") on the two frozen test sets.
 
-    Returns:
-        ``n`` and ``misread`` (names that are split), and ``kinds``: the same two by kind of name.
+    Structure and words are those of the parse; a name is split if it is searched as several
+    operands, which needs confidence.
     """
-    names = cue_word_names()
-    readings = _read_batches(read, [name.query for name in names])
-    counts = Counter(name.kind for name in names)
-    is_split = [not isinstance(reading.tree, Atom) for reading in readings]
-    wrong = Counter(name.kind for name in compress(names, is_split))
-    return {
-        "n": counts.total(),
-        "misread": wrong.total(),
-        "kinds": {kind: {"n": n, "misread": wrong[kind]} for kind, n in counts.items()},
-    }
+    options, loaded = ReadingOptions(mode="plain"), load_parser(parser)
+    unseen: dict[str, list[LabelledQuery]] = {"all": []}
+    for query in unseen_queries():
+        domain = "taxa" if query.domain == "taxa" else "unseen domains"
+        for group in ("all", domain, query.form):
+            unseen.setdefault(group, []).append(query.labelled)
+    names: dict[str, list[LabelledQuery]] = {"names": []}
+    for name in cue_word_names():
+        for group in ("names", name.kind):
+            names.setdefault(group, []).append(name.labelled)
+    parsed = measure(unseen, lambda texts: [r.parsed for r in read_queries(texts, loaded, options)])
+    scored = measure(names, lambda texts: [r.tree for r in read_queries(texts, loaded, options)])
+    return f"{parsed}\n\n{scored}"
 
 
-def unseen_accuracy(read: Read) -> dict[str, Any]:
-    """Measure parse accuracy on the test queries in unseen wordings.
+def measure_validation(
+    parser: str, files: Mapping[str, str] | None = None, *, shows_errors: bool = False
+) -> str:
+    """Lay out the accuracy of a parser on the validation queries, as they are searched.
 
-    Returns:
-        ``n`` and shares: ``structure``; ``obeyed``, the structure of what is scored, which is one
-        operand where the confidence is low; and for queries of several operands ``words``, where
-        all operands are right too, and the mean ``word_f1``. The same by ``forms`` and
-        ``domains``, and ``elsewhere``, for all domains but taxa.
+    With ``files``, splits of a built benchmark by name, on their queries by the parser alone.
     """
-    queries = unseen_queries()
-    readings = _read_batches(read, [query.labelled.text for query in queries])
-    rows = []
-    for query, reading in zip(queries, readings, strict=True):
-        expected = query.labelled.parsed.tree(query.labelled.text)
-        row = {
-            "structure": float(structure(reading.parsed) == structure(expected)),
-            "obeyed": float(structure(reading.tree) == structure(expected)),
-        }
-        if not query.labelled.parsed.is_plain:
-            row["words"] = float(has_same_operands(expected, reading.parsed))
-            row["word_f1"] = word_f1(expected, reading.parsed)
-        rows.append(row)
-    domains = [query.domain for query in queries]
-    return _means(rows) | {
-        "forms": _means_by([query.form for query in queries], rows),
-        "domains": _means_by(domains, rows),
-        "elsewhere": _means([r for r, d in zip(rows, domains, strict=True) if d != "taxa"]),
-    }
+    options, loaded = ReadingOptions(mode="plain"), load_parser(parser)
+    groups: dict[str, list[LabelledQuery]] = {}
+
+    def parse(texts: Sequence[str]) -> list[QueryTree]:
+        if not files:
+            return [reading.tree for reading in read_queries(texts, loaded, options)]
+        outputs = zip(texts, loaded.parse(texts), strict=True)
+        return [
+            o.parsed.tree(text) if o.parsed and o.confidence >= loaded.threshold else Atom(text)
+            for text, o in outputs
+        ]
+
+    if files:
+        groups = {name: list(benchmark_queries(Path(path))) for name, path in files.items()}
+    else:
+        for query in validation_queries():
+            groups.setdefault(query.kind, []).append(query.labelled)
+        groups["all"] = [query.labelled for query in validation_queries()]
+    return measure(groups, parse, shows_errors=shows_errors)
 
 
-def _read_batches(read: Read, texts: Sequence[str]) -> list[Reading]:
+def measure(groups: Groups, parse: Parse, *, shows_errors: bool = False) -> str:
+    """Lay out accuracy and errors by group; with ``shows_errors`` each error is a line."""
+    texts = list(dict.fromkeys(query.text for queries in groups.values() for query in queries))
     starts = range(0, len(texts), _BATCH)
-    return [reading for start in starts for reading in read(texts[start : start + _BATCH])]
+    parsed = [tree for start in starts for tree in parse(texts[start : start + _BATCH])]
+    trees = dict(zip(texts, parsed, strict=True))
+    rows, lines = [], dict[str, None]()
+    for name, queries in groups.items():
+        pairs = [(query.parsed.tree(query.text), trees[query.text]) for query in queries]
+        # The words of a plain query do not matter: it is searched as it is typed.
+        composed = [pair for pair in pairs if not isinstance(pair[0], Atom)]
+        errors = Counter(error_kind(*pair) for pair in pairs)
+        n_plain = len(pairs) - len(composed)
+        shares = (
+            errors[""] / len(pairs),
+            np.mean([has_same_operands(*pair) for pair in composed]) if composed else np.nan,
+            np.mean([word_f1(*pair) for pair in composed]) if composed else np.nan,
+            1 - errors[ERRORS[0]] / n_plain if n_plain else np.nan,
+        )
+        counts = (str(errors[kind]) for kind in ERRORS)
+        rows.append([name, str(len(pairs)), *(short(float(share)) for share in shares), *counts])
+        for query, pair in zip(queries, pairs, strict=True):
+            if shows_errors and (error := error_kind(*pair)):
+                lines[f"{error}: {query.text} -> {pair[1]}"] = None
+    return "\n".join([*lines, markdown([*_HEADS, *ERRORS], rows)])
 
 
-def _means_by(keys: Sequence[str], rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    groups: dict[str, list[Mapping[str, float]]] = {}
-    for key, row in zip(keys, rows, strict=True):
-        groups.setdefault(key, []).append(row)
-    return {key: _means(group) for key, group in groups.items()}
+def error_kind(expected: QueryTree, parsed: QueryTree) -> str:
+    """Name what is wrong with the structure of a parse; empty where nothing is.
 
-
-def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    means: dict[str, Any] = {"n": len(rows)}
-    for name in dict.fromkeys(name for row in rows for name in row):
-        means[name] = round(float(np.mean([row[name] for row in rows if name in row])), 4)
-    return means
+    >>> from boolattn.query.syntax import parse
+    >>> error_kind(parse("a AND NOT b"), parse("a AND b"))
+    'negation'
+    """
+    if structure(expected) == structure(parsed):
+        return ""
+    signs, parsed_signs = sorted(operand_signs(expected)), sorted(operand_signs(parsed))
+    is_wrong = (
+        isinstance(expected, Atom),
+        isinstance(parsed, Atom),
+        len(signs) != len(parsed_signs),
+        signs != parsed_signs,
+        True,
+    )
+    return ERRORS[is_wrong.index(True)]

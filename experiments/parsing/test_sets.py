@@ -69,6 +69,11 @@ class CueWordName:
     text: str
     query: str
 
+    @property
+    def labelled(self) -> LabelledQuery:
+        """The query, labelled as one operand."""
+        return LabelledQuery(self.query, ParsedQuery((((0, len(self.query.rstrip("?!"))),),)))
+
 
 @lru_cache(maxsize=1)
 def unseen_queries() -> tuple[UnseenQuery, ...]:
@@ -114,18 +119,6 @@ def cue_word_names() -> tuple[CueWordName, ...]:
     """
     rows = [line.split("\t") for line in _lines("cue_word_names.txt") if line and line[0] != "#"]
     return tuple(CueWordName(*row[:3]) for row in rows)
-
-
-def cue_word_name_queries() -> list[LabelledQuery]:
-    """Return the queries with a cue-word name, each labelled as one operand.
-
-    >>> all(query.parsed.is_plain for query in cue_word_name_queries())
-    True
-    """
-    return [
-        LabelledQuery(name.query, ParsedQuery((((0, len(name.query.rstrip("?!"))),),)))
-        for name in cue_word_names()
-    ]
 
 
 def _lines(name: str) -> list[str]:

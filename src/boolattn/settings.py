@@ -11,11 +11,11 @@ import sys
 from collections import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from inspect import Parameter, signature
 from operator import ge, gt, le, lt
 from pathlib import Path
-from types import NoneType, UnionType
+from types import UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -66,33 +66,32 @@ def _is_path(value: Any) -> bool:  # noqa: ANN401
     return len(str(value)) < 4096 and all(len(os.fsencode(p)) < 256 for p in Path(value).parts)
 
 
-def _is_a(name: str, value: Any) -> bool:  # noqa: ANN401
-    return any(kind.__name__ == name for kind in type(value).__mro__)
+def _is_number(value: Any) -> bool:  # noqa: ANN401
+    # NaN is not equal to itself.
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-#: Whether a value is of a class that only some callers import; of other such names any value is.
-_NAMED: dict[str, Callable[[Any], bool]] = {
+def _named(name: str) -> Callable[[Any], bool]:
+    return lambda value: any(kind.__name__ == name for kind in type(value).__mro__)
+
+
+#: Whether a value is of a type, by the type's name, for plain types and for classes that only some
+#: callers import; of another type any value is.
+_TESTS: dict[str, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "float": _is_number,
+    "str": lambda value: isinstance(value, str),
+    "NoneType": lambda value: value is None,
+    "Path": lambda value: isinstance(value, Path) and _is_path(value),
     "Client": lambda value: hasattr(value, "close"),
     "Parser": lambda value: hasattr(value, "parse"),
     "PreTrainedModel": lambda value: hasattr(value, "base_model"),
+    "SentenceTransformer": lambda value: hasattr(value, "similarity_fn_name"),
 }
-_NAMED |= dict.fromkeys(("Embed", "Encode", "PreTrainedTokenizerBase", "Progress"), callable)
-_NAMED |= {
-    name: partial(_is_a, name)
-    for name in ("BoolAttnConfig", "Card", "Dataset", "DataOptions", "Mixture", "Query")
-}
-_NAMED["SentenceTransformer"] = lambda value: hasattr(value, "similarity_fn_name")
-#: Whether a value is of a plain type.
-_PLAIN: dict[Any, Callable[[Any], bool]] = {
-    bool: lambda value: isinstance(value, bool),
-    int: lambda value: isinstance(value, int) and not isinstance(value, bool),
-    # NaN is not equal to itself.
-    float: lambda value: (
-        isinstance(value, int | float) and not isinstance(value, bool) and value == value
-    ),
-    str: lambda value: isinstance(value, str),
-    Path: lambda value: isinstance(value, Path) and _is_path(value),
-}
+_CALLABLE = ("Callable", "Embed", "Encode", "PreTrainedTokenizerBase", "Progress")
+_OURS = ("BoolAttnConfig", "Card", "Dataset", "DataOptions", "Mixture", "Query")
+_TESTS |= dict.fromkeys(_CALLABLE, callable) | {name: _named(name) for name in _OURS}
 
 
 class _Names(dict[str, Any]):
@@ -105,9 +104,10 @@ class _Names(dict[str, Any]):
             return Path
         known = getattr(builtins, name, None) or getattr(abc, name, None)
         # A class of that name stands for the one that is not imported.
-        return known or (type(name, (), {}) if name in _NAMED else Any)
+        return known or (type(name, (), {}) if name in _TESTS else Any)
 
 
+@cache
 def _hints(owner: Any) -> dict[str, Any]:  # noqa: ANN401 - a function or a class
     module = vars(sys.modules[owner.__module__])
     # An alias that is written as text is known by its name.
@@ -122,18 +122,12 @@ def _fits(value: Any, hint: Any) -> bool:  # noqa: ANN401
         if str in kinds and Path in kinds and isinstance(value, str | Path):
             return _is_path(value)
         return any(_fits(value, kind) for kind in kinds)
-    if hint in _PLAIN:
-        return _PLAIN[hint](value)
     if origin in (tuple, Sequence, frozenset):
         is_many = isinstance(value, frozenset if origin is frozenset else Sequence)
         return is_many and not isinstance(value, str | bytes) and _all_fit(value, kinds[0])
     if origin in (dict, Mapping):
         return isinstance(value, dict) and _all_fit(value.values(), kinds[1])
-    if origin is abc.Callable:
-        return callable(value)
-    if hint is NoneType:
-        return value is None
-    is_right = _NAMED.get(getattr(hint, "__name__", ""))
+    is_right = _TESTS.get(getattr(origin or hint, "__name__", ""))
     return is_right is None or is_right(value)
 
 
@@ -170,7 +164,7 @@ def check_types(settings: Any, least: float | None = None) -> None:  # noqa: ANN
 
     ``least`` is the limit of numbers whose field has none.
     """
-    hints: dict[str, Any] = _settings_hints(settings.__class__)
+    hints = _hints(settings.__class__)
     for item in fields(settings):
         value = getattr(settings, item.name)
         _check(item.name, hints[item.name], str(item.type), value)
@@ -183,22 +177,15 @@ def check_types(settings: Any, least: float | None = None) -> None:  # noqa: ANN
             raise ConfigError(f"{item.name} must be {' and '.join(rules)}; got {value!r}")
 
 
-@cache
-def _settings_hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a class
-    return _hints(kind)
-
-
 def checked(function: Callable[P, T]) -> Callable[P, T]:
     """Make a function refuse arguments that are not of the type that its signature names."""
     parameters = signature(function)
     kinds = {name: str(parameter.annotation) for name, parameter in parameters.parameters.items()}
-    hints: dict[str, Any] = {}
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        # At the first call: by then all of the module's names are there.
-        if not hints:
-            hints.update({"return": Any}, **_hints(function))
+        # When it is called, all of the module's names are there.
+        hints = _hints(function)
         for name, value in parameters.bind(*args, **kwargs).arguments.items():
             if name in hints and parameters.parameters[name].kind is not Parameter.VAR_KEYWORD:
                 _check(name, hints[name], kinds[name], value)

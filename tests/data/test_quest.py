@@ -45,13 +45,6 @@ def test_coverage_rule_keeps_and_counts(quest):
     assert len(quest.splits["val"]) == 2
 
 
-def test_stricter_and_looser_coverage():
-    assert len(load_quest_intro(SAMPLE, min_share=0.0).splits["train"]) == 4
-    assert len(load_quest_intro(SAMPLE, min_share=1.0).splits["train"]) == 1
-    with pytest.raises(ConfigError, match=r"between 0 and 1, got 1\.5"):
-        load_quest_intro(SAMPLE, min_share=1.5)
-
-
 def test_operands_spans_and_sets(quest):
     owls = quest.splits["train"][0]
     assert owls.id == "train-0"

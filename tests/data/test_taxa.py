@@ -365,8 +365,8 @@ def test_an_interrupted_build_leaves_nothing(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("tiny")
 def test_a_build_tells_its_steps_and_does_not_overwrite(tmp_path):
     steps = []
-    manifest = build(tmp_path / "t", "full", progress=lambda *step: steps.append(step[1:]))
-    assert steps == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
+    manifest = build(tmp_path / "t", "full", tell=lambda line: steps.append(line[:3]))
+    assert steps == ["1/5", "2/5", "3/5", "4/5", "5/5"]
     assert manifest.documents == 9
     with pytest.raises(DataError, match="exists; remove it"):
         build(tmp_path / "t", "full")

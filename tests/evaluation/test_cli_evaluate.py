@@ -84,9 +84,9 @@ def test_bm25_and_its_run_are_compared(folder, tmp_path):
     assert found.overall.means["recall@20"] == 1
     assert found.by("template")["_"].means["r_precision"] == 1
     assert found.overall.means["leak"] == 1
-    assert (tmp_path / "BM25-tiny-test.png").read_bytes().startswith(b"\x89PNG")
 
-    evaluate(tmp_path / "BM25-tiny-test.run.gz", folder, tmp_path, "--name", "again")
+    shutil.copy(tmp_path / "BM25-tiny-test.run.gz", tmp_path / "again.run.gz")
+    evaluate(tmp_path / "again.run.gz", folder, tmp_path)
     again = Results.load(tmp_path / "again-tiny-test.json")
     for name, values in found.values.items():
         assert again.values[name].tolist() == pytest.approx(values.tolist(), nan_ok=True)
@@ -102,7 +102,7 @@ def test_bm25_and_its_run_are_compared(folder, tmp_path):
     ]
     seeds = run("compare", f"{paths[0]},{paths[1]}", paths[0], "--figure", tmp_path / "both.png")
     assert "+0.0000" in seeds.stdout
-    assert (tmp_path / "both.png").is_file()
+    assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_minilm_as_json(folder, tmp_path):
@@ -116,7 +116,6 @@ def test_minilm_as_json(folder, tmp_path):
     assert found["splits"]["test"]["recall@4"] > 0.8
     # One vector cannot exclude.
     assert found["splits"]["test"]["leak"] > 0.5
-    assert not (tmp_path / "all-MiniLM-L6-v2-tiny-test.png").exists()
 
 
 def test_a_model_with_its_own_gate_and_with_oracle_labels(

@@ -11,7 +11,7 @@ from boolattn.query.lexicon import find_cues
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.natural import natural_queries
 from experiments.parser_queries.wordings import table
-from experiments.parsing.test_sets import cue_word_name_queries, cue_word_names
+from experiments.parsing.test_sets import cue_word_names
 from tests.parses import positive
 
 CUES = re.compile(r"\b(and|or|not|no|non|never|nor|without|but|also|both|\w+n't)\b", re.IGNORECASE)
@@ -44,7 +44,7 @@ def test_there_are_enough_and_every_one_holds_a_cue_word():
 
 
 def test_each_query_is_one_operand():
-    for marked in cue_word_name_queries():
+    for marked in (name.labelled for name in cue_word_names()):
         assert marked.parsed.is_plain
         ((start, end),) = positive(marked.parsed)[0]
         assert (start, marked.text[end:].strip("?!")) == (0, "")

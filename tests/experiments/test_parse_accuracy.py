@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
+from unittest.mock import ANY
+
 import pytest
 
 from boolattn.evaluation.parsing import has_same_operands, word_f1
-from boolattn.query.reading import Reading
+from boolattn.evaluation.tables import short
 from boolattn.query.tree import And, Atom, Not, Or
-from experiments.parsing.accuracy import split_names, unseen_accuracy
-from experiments.parsing.test_sets import FORMS, cue_word_names, unseen_queries
+from experiments.parsing.accuracy import measure
+from experiments.parsing.test_sets import cue_word_names, unseen_queries
 
 
-def read(text, tree, parsed):
-    return Reading(text, text, tree, parsed)
+def cells(table, name):
+    [line] = [line for line in table.splitlines() if line.startswith(f"| {name} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def plain(texts):
-    """Parse every text as one operand."""
-    return [read(text, Atom(text), Atom(text)) for text in texts]
-
-
-def test_split_names_are_counted_by_kind():
-    none = split_names(plain)
-    assert (none["n"], none["misread"]) == (len(cue_word_names()), 0)
-    wrong = {cue_word_names()[0].query, cue_word_names()[-1].query}
+def test_shares_and_errors_by_group():
+    names = [name.labelled for name in cue_word_names()]
+    unseen = [query.labelled for query in unseen_queries()]
+    composed = [query for query in unseen if not query.parsed.is_plain]
+    groups = {"names": names, "composed": composed, "all": [*names, *unseen]}
+    n_names, n_all = len(names), len(names) + len(unseen)
+    n_plain = n_all - len(composed)
+    none = measure(groups, lambda texts: [Atom(text) for text in texts])
+    # Every query is one operand: names and plain queries are right, the others left whole.
+    assert cells(none, "names")[1:6] == [str(n_names), "1.000", "–", "–", "1.000"]
+    assert cells(none, "composed")[2:8] == [".000", ".000", ANY, "–", "0", str(len(composed))]
+    assert cells(none, "all")[2] == short(n_plain / n_all)
+    trees = {query.text: query.parsed.tree(query.text) for query in (*names, *unseen)}
+    right = measure(groups, lambda texts: [trees[text] for text in texts])
+    assert cells(right, "all")[2:] == ["1.000"] * 4 + ["0"] * 5
+    wrong = {names[0].text, names[-1].text}
     split = And((Atom("a"), Atom("b")))
 
     def some_wrong(texts):
-        return [read(text, split if text in wrong else Atom(text), Atom(text)) for text in texts]
+        return [split if text in wrong else trees[text] for text in texts]
 
-    found = split_names(some_wrong)
-    assert found["misread"] == 2
-    assert found["kinds"][cue_word_names()[0].kind]["misread"] >= 1
-    assert sum(kind["n"] for kind in found["kinds"].values()) == len(cue_word_names())
+    table = measure(groups, some_wrong, shows_errors=True)
+    assert cells(table, "names")[6] == "2"
+    assert cells(table, "names")[5] == cells(table, "names")[2] == short(1 - 2 / n_names)
+    # An error of two groups is shown once.
+    assert sum(line.startswith("taken apart: ") for line in table.splitlines()) == 2
 
 
 def test_operands_must_have_the_same_signs():
@@ -51,20 +62,3 @@ def test_word_f1_of_words_in_a_wrong_operand():
     assert word_f1(right, Or((Atom("ants"), Atom("bees")))) == 0
     # A positive operand is never matched with a negated one.
     assert word_f1(Atom("moths"), Not(Atom("moths"))) == 0
-
-
-def test_unseen_wordings_are_judged_by_parse_and_by_scored_tree():
-    queries = unseen_queries()
-    n_plain = sum(query.form == "plain" for query in queries)
-    none = unseen_accuracy(plain)
-    assert none["n"] == len(queries)
-    assert none["structure"] == none["obeyed"] == round(n_plain / len(queries), 4)
-    assert none["words"] == 0
-    assert "words" not in none["forms"]["plain"]
-    trees = {q.labelled.text: q.labelled.parsed.tree(q.labelled.text) for q in queries}
-    found = unseen_accuracy(lambda texts: [read(text, Atom(text), trees[text]) for text in texts])
-    assert found["structure"] == found["words"] == found["word_f1"] == 1
-    # All confidences are too low, so every query is scored as one operand.
-    assert found["obeyed"] == none["obeyed"]
-    assert found["domains"]["taxa"]["n"] + found["elsewhere"]["n"] == len(queries)
-    assert set(found["forms"]) == set(FORMS)

@@ -48,8 +48,8 @@ def test_systems_are_trained_measured_and_reused(files, capsys):
         assert words in table
     folder = files / "out" / "runs"
     plain = Run.load(folder / "beir/minilm/plain-0.json.gz")
-    [row] = plain.rows
-    queries = load_queries(folder, "beir")["test"]
+    [row] = plain.results
+    queries = load_queries(folder / "beir")["test"]
     assert len(row.values["r_precision"]) == len(queries)
     has_excluded = np.array(["not" in query.operators for query in queries])
     assert np.isnan(row.values["leak"][~has_excluded]).all()
@@ -122,7 +122,7 @@ def test_a_system_that_left_the_code_keeps_its_rows(files):
     assert main(arguments(files, "plain")) == 0
     folder, out = files / "out/runs", files / "page"
     plain = Run.load(folder / "beir/minilm/plain-0.json.gz")
-    rows = [replace(plain.rows[0], query_mode="parsed")]
+    rows = [replace(plain.results[0], details={"query_mode": "parsed"})]
     Run(RunKey("beir", "minilm", "composed", 0), rows, plain.details).save(folder)
     assert main(["report", "--runs", str(folder), "--out", str(out)]) == 0
     assert "| composed, parsed | none | 1 | ." in (out / "tables.md").read_text()
@@ -161,7 +161,7 @@ def test_no_optional_package_is_needed():
         "    return None if name.split('.')[0] in lacking else own(name, path, target)\n"
         "machinery.PathFinder.find_spec = find\n"
         "import experiments.report\n"
-        "import boolattn.reproduction.execution, experiments.parsing.quality\n"
+        "import boolattn.reproduction.execution, experiments.parsing.accuracy\n"
         "sys.exit(bool(set(lacking) & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -15,9 +15,9 @@ from experiments.__main__ import parse_pairs
 
 def preset(system, dataset="taxa", encoder="minilm", seed=0, **changes):
     spec = RunSpec(
-        system=registry().system(system),
-        dataset=registry().dataset(dataset),
-        encoder=registry().encoder(encoder),
+        system=registry().systems[system],
+        dataset=registry().datasets[dataset],
+        encoder=registry().encoders[encoder],
         seed=seed,
     )
     return resolve(spec, RunRequest(systems=[], datasets=[], **changes))
@@ -58,7 +58,7 @@ def test_the_learned_gates_differ_in_what_they_read_only():
 def test_no_reported_split_selects_weights(system):
     for name in ("taxa", "quest-intro", "quest"):
         made = preset(system, name)
-        assert made.data.validation not in registry().dataset(name).splits
+        assert made.data.validation not in registry().datasets[name].splits
 
 
 def test_full_quest_has_one_training_split():
@@ -71,14 +71,14 @@ def test_a_system_inherits_from_its_base():
     assert frozen.train.freeze_heads
     assert replace(frozen.train, freeze_heads=False) == trained.train
     assert frozen.plugin == trained.plugin
-    assert registry().system("corrected-frozen").pretrain
+    assert registry().systems["corrected-frozen"].pretrain
     with pytest.raises(ConfigError, match=r"\[b\]: base 'a' must be defined before"):
         Registry.parse('[system.b]\nlabel = "b"\nbase = "a"')
 
 
 def test_the_papers_tables_name_known_systems():
     for target in targets().values():
-        assert all(registry().system(name) for name in (*target.systems, *target.against))
+        assert all(registry().systems[name] for name in (*target.systems, *target.against))
 
 
 def test_a_seed_is_used_by_pretraining_and_training():
@@ -92,7 +92,7 @@ def test_changes_of_the_request_come_last():
 
 def test_errors_name_the_mistake():
     with pytest.raises(ConfigError, match="no encoder 'bert'; there are minilm"):
-        registry().encoder("bert")
+        registry().encoders["bert"]
     with pytest.raises(ConfigError, match="no preset for bert-large on taxa"):
         preset("plain", "taxa", "bert-large")
     with pytest.raises(ConfigError, match="no query mode 'loud'"):

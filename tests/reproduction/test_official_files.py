@@ -108,7 +108,7 @@ def plain_run(files, *changes):
 
 
 def means(path):
-    return [row.values["recall@100"].tolist() for row in Run.load(path).rows]
+    return [row.values["recall@100"].tolist() for row in Run.load(path).results]
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
     lines: list[str] = []
     resumed = []
     with monkeypatch.context() as patch:
-        patch.setattr(execution, "_tower_rows", lambda *_: 1 / 0)
+        patch.setattr(execution, "_tower_rankings", lambda *_: 1 / 0)
         assert run_all(request, paths, lines.append) == []
     assert "ZeroDivisionError" in lines[-1]
     steps = execution.launch.train
@@ -142,7 +142,7 @@ def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
 def test_other_settings_do_not_go_on(files, monkeypatch):
     request, _, paths = plain_run(files)
     lines: list[str] = []
-    monkeypatch.setattr(execution, "_tower_rows", lambda *_: 1 / 0)
+    monkeypatch.setattr(execution, "_tower_rankings", lambda *_: 1 / 0)
     run_all(request, paths, lines.append)
     monkeypatch.undo()
     request, _, _ = plain_run(files, "train.learning_rate=2e-3")

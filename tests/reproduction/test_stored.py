@@ -45,7 +45,7 @@ def show(folder, table, *more):
 
 
 def values(name, split, metric="recall@100"):
-    [row] = [r for r in Run.load(RUNS / f"minilm/{name}.json.gz").rows if r.split == split]
+    [row] = [r for r in Run.load(RUNS / f"minilm/{name}.json.gz").results if r.split == split]
     return row.values[metric]
 
 

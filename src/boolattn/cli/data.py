@@ -14,8 +14,6 @@ from boolattn.cli.output import AsJson, console, note, print_json
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from boolattn.data.records import Query
 
 
@@ -30,12 +28,15 @@ Seed = Annotated[int, Option(help="Random seed of generated data.")]
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """List the data sets, their sources and their licences."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
     from boolattn.data.catalog import CATALOG
 
     if as_json:
         print_json([asdict(entry) for entry in CATALOG.values()])
         return
-    table = _table("name", "content (source)", "size (licence)")
+    table = Table("name", "content (source)", "size (licence)", box=SIMPLE, pad_edge=False)
     for entry in CATALOG.values():
         content = f"{entry.summary}\n({entry.source})"
         table.add_row(entry.name, content, f"{entry.size}\n({entry.licence})")
@@ -51,7 +52,6 @@ def build(  # noqa: PLR0913 - options of a command line
     size: Size = "small",
     seed: Seed = 0,
     n: Annotated[int, Option("-n", min=1, help="Number of sentences.")] = 10_000,
-    beir: Annotated[bool, Option("--beir", help="Write a benchmark as a BEIR folder.")] = False,
     only: Annotated[list[str] | None, Option(help="Domains to build; repeatable.")] = None,
 ) -> None:
     """Write a data set: a BEIR folder, taxa or domains with a manifest, sentences as JSON lines."""
@@ -62,13 +62,10 @@ def build(  # noqa: PLR0913 - options of a command line
 
     options = catalog.DataOptions(folder=folder, size=size, seed=seed, tell=note)
     kind = catalog.find_entry(name).kind
-    if name == "taxa" and not beir:
-        out = out or catalog.taxa_folder(size)
-        catalog.build_taxa(out, options)
-    elif name == "domains" and not beir:
-        options = replace(options, only=tuple(only or ()))
-        out = out or catalog.domains_folder(options)
-        catalog.build_domains(out, options)
+    if name in ("taxa", "domains"):
+        options = replace(options, only=tuple(only or ()) if name == "domains" else ())
+        out = out or catalog.built_folder(name, options)
+        catalog.build_benchmark(name, out, options)
     elif out is None:
         raise ConfigError(f"no output given for {name}: add --out FOLDER")
     elif kind == "sentences":
@@ -84,6 +81,9 @@ def stats(
     name: Name, folder: From = None, size: Size = "small", seed: Seed = 0, as_json: AsJson = False
 ) -> None:
     """Count documents, and queries by split and template."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
     from boolattn.data.catalog import DataOptions, open_dataset
 
     data = open_dataset(name, DataOptions(folder=folder, size=size, seed=seed, tell=note))
@@ -92,7 +92,8 @@ def stats(
         counted = {"name": data.name, "n_documents": len(data.documents), "splits": splits}
         print_json(counted)
         return
-    table = _table("split", "template", "queries")
+    table = Table("split", "template", "queries", box=SIMPLE, pad_edge=False)
+    table.columns[-1].justify = "right"
     for split, counts in splits.items():
         for template, n_queries in counts.items():
             table.add_row(split, template, f"{n_queries:,}")
@@ -102,16 +103,3 @@ def stats(
 def _group(query: Query) -> str:
     """Return a query's template, or its operators."""
     return query.template or " ".join(operator.value for operator in query.operators)
-
-
-def _table(*columns: str) -> Table:
-    """Make a table; columns of counts are aligned to the right."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(box=SIMPLE, pad_edge=False)
-    for column in columns:
-        is_text = column in ("name", "template", "split") or "(" in column
-        is_name = column in ("name", "template")
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=is_name)
-    return table

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from boolattn.cli import output
-from boolattn.cli.measured import file_stem, measure_split
+from boolattn.cli.measured import measure_all
 from boolattn.cli.output import AsJson, console, note, print_json
+from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from boolattn.encoders.base import Encoder
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.results import Results
     from boolattn.search.ranker import OpenSystem
@@ -44,65 +47,106 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     ] = 0,
     limit_queries: Annotated[int, Option(min=0, help="Most queries of a split; 0: all.")] = 0,
     seed: Annotated[int, Option(help="Random seed of samples and generated data.")] = 0,
-    name: Annotated[str, Option(help="Name of the system in tables.")] = "",
     device: Annotated[str | None, Option(help="cpu or cuda; default: a GPU if any.")] = None,
     out: Annotated[Path, Option(help="Folder of results and runs.")] = Path("out/evaluation"),
     as_json: AsJson = False,
 ) -> None:
     """Rank a data set's documents for its queries, and measure the rankings.
 
-    Writes for each split the results (JSON, values of every query), the run (TREC) and a figure.
+    Writes for each split the results (JSON, values of every query) and the run (TREC).
     """
-    from boolattn.cli.domains import Domains
     from boolattn.cli.people import evaluate_people
     from boolattn.data.catalog import DataOptions, open_dataset
-    from boolattn.evaluation import tables
+    from boolattn.encoders.models import load_model
+    from boolattn.evaluation import domains
     from boolattn.evaluation.benchmark import prepare
     from boolattn.evaluation.metrics import DEFAULT, parse
     from boolattn.search.ranker import RUNS, WAYS, SystemOptions, open_system
 
-    if model != "bm25" and not model.endswith(RUNS):
+    is_model = model != "bm25" and not model.endswith(RUNS)
+    if is_model:
         output.quiet_libraries()
     if on == "people":
         evaluate_people(model, device, split or ["validation"], as_json=as_json)
         return
-    chosen = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT]
-    for metric in chosen:
+    for metric in metrics or ():
         parse(metric)
+    is_domains = on == "domains"
     options = SystemOptions(
         gate=gate,
         is_composed=compose,
         hybrid=hybrid,
         strict_not=strict_not,
         device=device,
-        progress=output.progress_lines(),
+        progress=None if is_domains else output.progress_lines(),
     )
     data_set = open_dataset(
         on, DataOptions(folder=data, size=size, seed=seed, tell=note, splits=split or ())
     )
-    if on == "domains":
+    sizes = {"n_documents": limit_documents, "n_queries": limit_queries, "seed": seed}
+    if is_domains:
         uses = (True, compose, hybrid, strict_not, hybrid and strict_not)
         ways = [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
-        evaluation = Domains(model, name, device, ways, out, limit_queries)
-        evaluation.run(data_set, split or ["test", "unseen"], as_json=as_json)
+        chosen = split or ["test", "unseen"]
+        benchmarks = {
+            domain: prepare(part, list(part.splits), **sizes)
+            for domain, part in domains.by_domain(data_set, chosen)
+        }
+        if not benchmarks:
+            raise ConfigError(f"no domain has the splits {', '.join(chosen)}")
+        encoder = load_model(model, device=device) if is_model else None
+        systems = partial(_in_ways, model, encoder, ways)
+        results = measure_all(benchmarks, systems, domains.metrics_of, out)
+    else:
+        benchmark = prepare(data_set, split or (), **sizes)
+        system = open_system(model, benchmark, options)
+        if system.gate == "closed":
+            note("note: this model needs oracle labels; without --gate label its gate stays closed")
+        usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT]
+        pair = ("composed" * system.is_composed, system)
+        results = measure_all({"": benchmark}, lambda _: [pair], lambda _: usual, out)
+    (_print_json if as_json else _print_tables)(results, is_domains=is_domains)
+
+
+def _in_ways(
+    model: str, encoder: Encoder | None, ways: Sequence[str], benchmark: Benchmark
+) -> Iterator[tuple[str, OpenSystem]]:
+    """Open a model that ranks the documents of one domain in several ways."""
+    from boolattn.search.ranker import SearchRanker, open_system
+
+    if encoder is None:
+        yield "", open_system(model, benchmark)
         return
-    benchmark = prepare(
-        data_set, split or (), n_documents=limit_documents, n_queries=limit_queries, seed=seed
-    )
-    system = open_system(model, benchmark, options)
-    if system.gate == "closed":
-        note("note: this model needs oracle labels; without --gate label its gate stays closed")
-    screen, measured = console(width=tables.WIDTH), []
-    for part in benchmark.splits:
-        measured.append(_evaluate_split(system, benchmark, part, chosen, name, out))
-        if not as_json:
-            screen.print(tables.split_table(measured[-1], screen.width))
-    if as_json:
-        overall = {r.split: {"n": r.overall.n, **r.overall.means} for r in measured}
-        values = {"system": measured[0].system, "gate": system.gate, "splits": overall}
-        print_json(values, indent=2)
-    elif len(measured) > 1:
-        screen.print(tables.overall_table(measured, screen.width))
+    ranker = SearchRanker(encoder, benchmark.documents)
+    yield from ((way, ranker.system(Path(model).name, way)) for way in ways)
+
+
+def _print_json(splits: Mapping[str, Sequence[Results]], *, is_domains: bool) -> None:
+    from boolattn.evaluation import domains
+
+    if is_domains:
+        rows = {s: {r.label: domains.rows_of(r) for r in rs} for s, rs in splits.items()}
+        columns = {s: [heading for heading, _, _ in domains.columns_of(s)] for s in splits}
+        print_json({"columns": columns, "splits": rows}, indent=2)
+        return
+    measured = [results for systems in splits.values() for results in systems]
+    overall = {r.split: {"n": r.overall.n, **r.overall.means} for r in measured}
+    values = {"system": measured[0].system, "gate": measured[0].gate, "splits": overall}
+    print_json(values, indent=2)
+
+
+def _print_tables(splits: Mapping[str, Sequence[Results]], *, is_domains: bool) -> None:
+    from boolattn.evaluation import tables
+
+    screen = console(width=tables.WIDTH)
+    for systems in splits.values():
+        screen.print(
+            tables.domains_table(systems)
+            if is_domains
+            else tables.split_table(systems[0], screen.width)
+        )
+    if len(splits) > 1 and not is_domains:
+        screen.print(tables.overall_table([s[0] for s in splits.values()], screen.width))
 
 
 def compare(  # noqa: PLR0913 - options of a command line
@@ -143,24 +187,3 @@ def compare(  # noqa: PLR0913 - options of a command line
         drawn = figures.by_domain(systems) if is_domains else figures.by_template(systems, FIGURE)
         figures.save(drawn, figure)
         note(f"figure: {figure}")
-
-
-def _evaluate_split(
-    system: OpenSystem,
-    benchmark: Benchmark,
-    split: str,
-    metrics: Sequence[str],
-    name: str,
-    out: Path,
-) -> Results:
-    """Rank and measure the queries of one split, and write results, run and figure."""
-    from boolattn.evaluation import figures
-
-    results = measure_split(system, benchmark, split, metrics, name, out)
-    stem = file_stem(results)
-    results.save(out / f"{stem}.json")
-    note(f"results: {out / stem}.json, run: {out / stem}.run.gz")
-    if FIGURE in results.values:
-        figures.save(figures.by_template([results], FIGURE), out / f"{stem}.png")
-        note(f"figure: {out / stem}.png")
-    return results

@@ -1,4 +1,4 @@
-"""Ranking and measuring one split: its results, and its run as a file."""
+"""Ranking and measuring the queries of benchmarks: their results and runs, as files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import boolattn
 from boolattn.cli.output import note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from boolattn.evaluation.benchmark import Benchmark
@@ -18,19 +18,49 @@ if TYPE_CHECKING:
     from boolattn.evaluation.results import Results
     from boolattn.search.ranker import OpenSystem
 
-
-def file_stem(results: Results) -> str:
-    """Return the name of a result's files, without an ending."""
-    composed = "composed" if results.details["is_composed"] else ""
-    return stem(results.system, composed, results.gate, results.dataset, results.split)
+    #: Opens the systems that rank a benchmark, each with its way of ranking.
+    Opener = Callable[[Benchmark], Iterable[tuple[str, OpenSystem]]]
 
 
-def measure_split(
+def measure_all(
+    benchmarks: Mapping[str, Benchmark],
+    open_systems: Opener,
+    metrics: Callable[[str], Sequence[str]],
+    out: Path,
+) -> dict[str, list[Results]]:
+    """Rank and measure all queries; return by split the results of each system, and write them.
+
+    Args:
+        benchmarks: By domain; the results of all domains are joined.
+        open_systems: Returns the systems.
+        metrics: Returns the metrics of a split.
+        out: Folder of the results and, in a folder for each domain, of the runs.
+    """
+    from boolattn.evaluation.results import joined
+
+    measured: dict[str, dict[str, list[Results]]] = {}
+    for domain, benchmark in benchmarks.items():
+        if domain:
+            note(f"{domain}: {len(benchmark.documents):,} documents")
+        folder = out / "runs" / domain if domain else out
+        for way, system in open_systems(benchmark):
+            for split in benchmark.splits:
+                results = _measure(system, benchmark, split, metrics(split), way, folder)
+                measured.setdefault(split, {}).setdefault(results.label, []).append(results)
+    joined_results = {split: [*map(joined, s.values())] for split, s in measured.items()}
+    for results in (r for systems in joined_results.values() for r in systems):
+        path = out / f"{_file_stem(results)}.json"
+        results.save(path)
+        note(f"results: {path}")
+    return joined_results
+
+
+def _measure(
     system: OpenSystem,
     benchmark: Benchmark,
     split: str,
     metrics: Sequence[str],
-    name: str,
+    way: str,
     out: Path,
 ) -> Results:
     """Rank and measure the queries of one split, and write the run."""
@@ -42,23 +72,19 @@ def measure_split(
     depth = needed_depth(judgements, metrics)
     start = time.perf_counter()
     ranking = system.rank(judgements, depth)
-    seconds = time.perf_counter() - start
+    seconds = round(time.perf_counter() - start, 2)
     _note_missing(ranking, split, depth)
+    details = {"version": boolattn.__version__, "depth": depth, "seconds_to_rank": seconds}
     results = results_of(
         judgements,
         measure(ranking, judgements, metrics),
-        system=name or system.name,
+        system=system.name,
         dataset=benchmark.name,
         split=split,
         gate=system.gate,
-        details={
-            "version": boolattn.__version__,
-            "is_composed": system.is_composed,
-            "depth": depth,
-            "seconds_to_rank": round(seconds, 2),
-        },
+        details={**details, "way": way},
     )
-    run = out / f"{file_stem(results)}.run.gz"
+    run = out / f"{_file_stem(results)}.run.gz"
     write_run(run, ranking, judgements.ids, benchmark.ids, system=results.system)
     return results
 
@@ -73,6 +99,7 @@ def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
         note(f"note: {limit}, and metrics use up to {depth:,}; the rest counts as not found")
 
 
-def stem(*words: str) -> str:
-    """Join words into the name of a file."""
+def _file_stem(results: Results) -> str:
+    """Return the name of a result's files, without an ending."""
+    words = (results.label, results.gate, results.dataset, results.split)
     return re.sub(r"[^\w.]+", "-", "-".join(words)).strip("-")

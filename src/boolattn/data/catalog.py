@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -107,55 +108,35 @@ def _open_quest_intro(options: DataOptions) -> Dataset:
     return generated
 
 
-def _open_taxa(options: DataOptions) -> Dataset:
-    folder = options.folder or taxa_folder(options.size)
+def _open_built(name: str, options: DataOptions) -> Dataset:
+    folder = options.folder or built_folder(name, options)
     if options.folder is None and not folder.is_dir():
-        build_taxa(folder, options)
-    return taxa.load(folder).dataset()
-
-
-def taxa_folder(size: str) -> Path:
-    """Return the cache folder of the taxa benchmark; its name changes with the wordings."""
-    return cache_folder() / f"{taxa.FORMAT}-{size}-{taxa.WORDINGS_SHA256[:8]}"
-
-
-def build_taxa(folder: Path, options: DataOptions) -> None:
-    """Build the taxa benchmark and report progress."""
-    tell = options.tell or (lambda line: None)
-    _builder("taxa").build(
-        folder, options.size, progress=lambda task, step, steps: tell(f"{step}/{steps} {task}")
-    )
-
-
-def _open_domains(options: DataOptions) -> Dataset:
-    folder = options.folder or domains_folder(options)
-    if options.folder is None and not folder.is_dir():
-        build_domains(folder, options)
+        build_benchmark(name, folder, options)
+    if name == "taxa":
+        return taxa.load(folder).dataset()
     return domains.load(folder).dataset(options.only, training=options.training)
 
 
-def domains_folder(options: DataOptions) -> Path:
-    """Return the cache folder of the domains benchmark; its name changes with the wordings."""
-    words = (domains.FORMAT, options.size, *options.only, domains.WORDINGS_SHA256[:8])
+def built_folder(name: str, options: DataOptions) -> Path:
+    """Return the cache folder of taxa or domains; its name changes with the wordings."""
+    module = {"taxa": taxa, "domains": domains}[name]
+    words = (module.FORMAT, options.size, *options.only, module.WORDINGS_SHA256[:8])
     return cache_folder() / "-".join(words)
 
 
-def build_domains(folder: Path, options: DataOptions) -> None:
-    """Build the domains benchmark; ``options.folder`` has files of the sources."""
-    variable = os.environ.get("BOOLATTN_DOMAINS")
-    source = options.folder or (Path(variable).expanduser() if variable else None)
-    build = _builder("domains").build
-    build(folder, options.size, only=options.only, source=source, tell=options.tell)
-
-
-def _builder(name: str) -> Any:  # noqa: ANN401 - a module outside the wheel
-    """Import the builder of a benchmark, which is in ``benchmark_data/`` of a checkout."""
+def build_benchmark(name: str, folder: Path, options: DataOptions) -> None:
+    """Build taxa or domains; of domains ``options.folder`` has files of the sources."""
     if (module := checkout_module(f"benchmark_data.{name}")) is None:
         raise MissingDataError(
             f"{name} is built by benchmark_data/ of the source repository; install boolattn from a "
             "checkout: pip install -e ."
         )
-    return module
+    sources: dict[str, Any] = {}
+    if name == "domains":
+        variable = os.environ.get("BOOLATTN_DOMAINS")
+        source = options.folder or (Path(variable).expanduser() if variable else None)
+        sources = {"only": options.only, "source": source}
+    module.build(folder, options.size, tell=options.tell, **sources)
 
 
 def _named_path(name: str, options: DataOptions) -> Path:
@@ -165,8 +146,8 @@ def _named_path(name: str, options: DataOptions) -> Path:
 
 
 _OPENERS: Mapping[str, Callable[[DataOptions], Dataset]] = {
-    "taxa": _open_taxa,
-    "domains": _open_domains,
+    "taxa": partial(_open_built, "taxa"),
+    "domains": partial(_open_built, "domains"),
     "quest": _open_quest,
     "quest-intro": _open_quest_intro,
     "boolquestions-msmarco": lambda options: load_boolquestions("MSMARCO", options.folder),

@@ -34,6 +34,8 @@ FILES: Mapping[str, str] = {
     "documents": "documents.zip",
 }
 
+#: Share of a query's gold documents that QUEST-intro must have.
+_MIN_SHARE = 0.5
 _MARK = re.compile(r"<mark>(.*?)</mark>", re.DOTALL)
 
 
@@ -59,31 +61,24 @@ def fetch_quest(splits: Sequence[str] = ("train", "val")) -> Path:
 
 
 @checked
-def load_quest(
-    folder: Path | None = None,
-    *,
-    splits: Sequence[str] = ("train", "val"),
-    min_share: float | None = None,
-) -> Quest:
+def load_quest(folder: Path | None = None, *, splits: Sequence[str] = ("train", "val")) -> Quest:
     """Load the official QUEST, downloaded by default; ``splits`` also has "train_aug" and "test".
 
-    ``min_share`` keeps a query when at least this share of its gold documents, and at least one,
-    are in the corpus. By default a missing gold document is an error.
+    A gold document that is not in the corpus is an error.
     """
-    return _load("QUEST", folder or fetch_quest(splits), splits, min_share)
+    return _load("QUEST", folder or fetch_quest(splits), splits)
 
 
 @checked
-def load_quest_intro(
-    folder: Path, *, splits: Sequence[str] = ("train", "val"), min_share: float = 0.5
-) -> Quest:
-    """Load a QUEST-intro folder; ``splits`` and ``min_share`` are as in :func:`load_quest`."""
-    return _load("QUEST-intro", folder, splits, min_share)
+def load_quest_intro(folder: Path, *, splits: Sequence[str] = ("train", "val")) -> Quest:
+    """Load a QUEST-intro folder.
+
+    A query is kept when half of its gold documents, and at least one, are in the corpus.
+    """
+    return _load("QUEST-intro", folder, splits, min_share=_MIN_SHARE)
 
 
-def _load(name: str, folder: Path, splits: Sequence[str], min_share: float | None) -> Quest:
-    if min_share is not None and not 0.0 <= min_share <= 1.0:
-        raise ConfigError(f"min_share is a share between 0 and 1, got {min_share}")
+def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0) -> Quest:
     if not folder.is_dir():
         raise MissingDataError(f"no folder {folder}; {name}'s files belong there")
     # Before the corpus, so that a missing query file is noticed early.
@@ -137,7 +132,7 @@ def _read_categories(folder: Path, known: frozenset[str]) -> dict[str, frozenset
 
 
 def _read_queries(
-    path: Path, split: str, known: frozenset[str], min_share: float | None
+    path: Path, split: str, known: frozenset[str], min_share: float
 ) -> tuple[list[Query], frozenset[str]]:
     """Read the queries that the corpus covers, and the operands of all."""
     covered: list[Query] = []
@@ -147,13 +142,10 @@ def _read_queries(
         query = _query(f"{split}-{index}", row, known, where)
         n_gold = len(set(row["docs"]))
         named.update(operand.text for operand in query.operands)
-        if min_share is None and len(query.gold) < n_gold:
+        if min_share == 1 and len(query.gold) < n_gold:
             unknown = min(set(row["docs"]) - known)
-            raise DataError(
-                f"{where}: the gold title {unknown!r} is not in the corpus; "
-                "a min_share such as 0.5 leaves out queries that cannot be scored"
-            )
-        if min_share is None or (query.gold and len(query.gold) >= min_share * n_gold):
+            raise DataError(f"{where}: the gold title {unknown!r} is not in the corpus")
+        if min_share == 1 or (query.gold and len(query.gold) >= min_share * n_gold):
             covered.append(query)
     return covered, frozenset(named)
 

@@ -1,4 +1,4 @@
-"""Results over many domains: one table and one figure, by domain and on average."""
+"""Results over many domains: by domain and kind of query, and as the mean of the domains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from boolattn.evaluation.judgements import KINDS
 from boolattn.evaluation.metrics import mean
-from boolattn.evaluation.results import GroupMeans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,19 +16,16 @@ if TYPE_CHECKING:
     from boolattn.data.records import Dataset
     from boolattn.evaluation.results import Results
 
+    #: Heading, kind of query, metric.
+    Column = tuple[str, str, str]
+
 #: Metrics of a benchmark of domains.
 METRICS = ("r_precision", "leak", "mrr@10", "ndcg@10")
-#: Columns of the table: heading, kind of query, metric.
-COLUMNS = tuple(
-    column
-    for kind in KINDS
-    for column in [(kind, kind, "r_precision")] + [("leak", kind, "leak")] * (kind == "NOT")
-)
 MEAN = "mean"
-#: Kinds of queries of the other splits, by a word of their name: without a NOT, and with one.
-_OTHERS = {"kinds": ("kinds with", "kinds NOT"), "single": ("one relevant", "one relevant")}
-#: The share of relevant documents that a ranking of all documents left out, and the share it holds.
-WRONG_DROPS, _HELD = "wrong drops", "recall@1000000"
+#: Splits with kinds of things or with one relevant document have a word of these in their name.
+_OTHERS = ("kinds", "single")
+#: The share of relevant documents that a ranking of all documents holds, and its complement.
+_HELD, _WRONG_DROPS = "recall@1000000", "wrong drops"
 
 
 def by_domain(data: Dataset, splits: Sequence[str]) -> Iterator[tuple[str, Dataset]]:
@@ -48,51 +44,49 @@ def by_domain(data: Dataset, splits: Sequence[str]) -> Iterator[tuple[str, Datas
             yield domain, replace(data, documents=documents, splits=filled)
 
 
-def rows_of(results: Results) -> dict[str, list[float]]:
-    """Return for each domain, and as the mean of the domains, a value for each of :data:`COLUMNS`.
+def metrics_of(split: str) -> tuple[str, ...]:
+    """Return the metrics of a split; for wrong drops whole rankings are needed."""
+    return (*METRICS, _HELD) if _is_other(split) else METRICS
 
-    The columns are R-precision (of one relevant document: hit@1), and the leak of NOT queries.
+
+def columns_of(split: str) -> list[Column]:
+    """Return the columns of a split's table.
+
+    They are R-precision by kind of query (of one relevant document: hit@1) and the leak of NOT
+    queries; of queries with kinds of things also wrong drops and MRR, with and without a NOT.
     """
-    cells = {metric: results.crossed(metric) for metric in {name for _, _, name in COLUMNS}}
-    domains = dict.fromkeys(query.domain for query in results.queries)
-    rows = {
-        name: [cells[metric].get((name, kind), np.nan) for _, kind, metric in COLUMNS]
-        for name in domains
-    }
+    if _is_other(split):
+        metrics = {"R-prec.": "r_precision", _WRONG_DROPS: _WRONG_DROPS, "MRR@10": "mrr@10"}
+        columns = [
+            (f"{kind} {heading}", kind, metric)
+            for kind in ("with", "NOT")
+            for heading, metric in metrics.items()
+        ]
+        return [*columns, ("leak", "NOT", "leak")]
+    columns = [(kind, kind, "r_precision") for kind in KINDS]
+    columns.insert(KINDS.index("NOT") + 1, ("leak", "NOT", "leak"))
+    return columns
+
+
+def rows_of(results: Results) -> dict[str, list[float]]:
+    """Return for each domain, and as the mean of the domains, a value for each column."""
+    columns = columns_of(results.split)
+    if _is_other(results.split):
+        queries = tuple(
+            replace(query, kind="NOT" if "not" in query.operators else "with")
+            for query in results.queries
+        )
+        values = {**results.values, _WRONG_DROPS: 1 - results.values[_HELD]}
+        results = replace(results, queries=queries, values=values)
+    rows = {}
+    for domain in results.by("domain"):
+        kinds = results.only("domain", domain).by("kind")
+        rows[domain] = [
+            kinds[kind].means[metric] if kind in kinds else np.nan for _, kind, metric in columns
+        ]
     rows[MEAN] = [mean(column) for column in np.array(list(rows.values())).T]
     return rows
 
 
-def others_of(split: str) -> tuple[str, ...]:
-    """Return the kinds of queries of a split that has kinds of its own; else nothing."""
-    return next((names for word, names in _OTHERS.items() if word in split.split("_")), ())
-
-
-def metrics_of(split: str) -> tuple[str, ...]:
-    """Return the metrics of a split; where it has kinds of its own, whole rankings are needed."""
-    return (*METRICS, _HELD) if others_of(split) else METRICS
-
-
-def groups_of(results: Results) -> dict[str, GroupMeans]:
-    """Return the means of a split with kinds of its own, by domain, and over the domains."""
-    names = others_of(results.split)
-    queries = tuple(
-        replace(query, kind=names["not" in query.operators]) for query in results.queries
-    )
-    values = {**results.values, WRONG_DROPS: 1 - results.values[_HELD]}
-    results = replace(results, queries=queries, values=values)
-    groups = {
-        f"{domain}, {kind}": group
-        for domain in results.by("domain")
-        for kind, group in results.only("domain", domain).by("kind").items()
-    }
-    for kind in dict.fromkeys(names):
-        means = [group.means for name, group in groups.items() if name.endswith(kind)]
-        over = {name: mean(np.array([row[name] for row in means])) for name in values}
-        groups[f"{MEAN}, {kind}"] = GroupMeans(len(means), over)
-    return groups
-
-
-def label(results: Results) -> str:
-    """Return the name of a system with its way of ranking."""
-    return ", ".join(filter(None, (results.system, str(results.details.get("way", "")))))
+def _is_other(split: str) -> bool:
+    return any(word in split.split("_") for word in _OTHERS)

@@ -12,10 +12,13 @@ from boolattn.evaluation import domains
 from boolattn.files import require
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from boolattn.evaluation.results import Results
+
+    #: For each system the heights of its bars.
+    Bars = Sequence[Sequence[float]]
 
 # Okabe and Ito's palette for all kinds of colour vision.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
@@ -27,50 +30,29 @@ def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any: 
         raise ConfigError(f"the results of {missing[0]} have no {metric}")
     groups = [system.by("template") for system in results]
     names = list(dict.fromkeys(name for group in groups for name in group))
-    figure = _figure((max(6.4, 1.35 * len(names) + 1), 4.2))
-    axes = figure.subplots()
-    width = 0.8 / len(results)
-    for index, (system, group) in enumerate(zip(results, groups, strict=True)):
-        heights = [group[name].means[metric] if name in group else np.nan for name in names]
-        left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
-        colour = _COLOURS[index % len(_COLOURS)]
-        bars = axes.bar(left, heights, width * 0.94, color=colour, label=_label(system))
-        axes.bar_label(bars, fmt=_short, fontsize=7, padding=1)
-    axes.set_xticks(range(len(names)), [_wrapped(name) for name in names], fontsize=8)
-    axes.set_ylabel(_title(metric))
-    axes.set_ylim(0, 1.08 * max(axes.get_ylim()[1], 1e-3))
-    _clear(axes)
+    bars = [
+        [group[name].means[metric] if name in group else np.nan for name in names]
+        for group in groups
+    ]
     first = results[0]
     size = f"{len(first.queries):,} queries, {first.n_documents:,} documents"
-    title = f"{_title(metric)} by template: {first.dataset}, {first.split}, {size}"
-    axes.set_title(title, fontsize=9, loc="left")
-    figure.legend(loc="outside lower center", ncols=min(len(results), 4), frameon=False, fontsize=8)
-    return figure
+    heading = metric.replace("_", " ").capitalize().replace("Mrr", "MRR").replace("Ndcg", "nDCG")
+    title = f"{heading} by template: {first.dataset}, {first.split}, {size}"
+    return _draw(title, [_wrapped(name) for name in names], {heading: bars}, results)
 
 
 def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
     """Draw a panel for each column of the table of domains, with a bar for each system."""
     all_rows = [domains.rows_of(system) for system in results]
     names = list(all_rows[0])
-    figure = _figure((2.2 * len(names) + 3, 6.4))
-    panels = figure.subplots(len(domains.COLUMNS) // 2, 2, sharex=True).flat
-    width = 0.8 / len(results)
-    for column, (panel, (heading, _, metric)) in enumerate(
-        zip(panels, domains.COLUMNS, strict=True)
-    ):
-        for index, (system, rows) in enumerate(zip(results, all_rows, strict=True)):
-            left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
-            heights = [rows[name][column] for name in names]
-            colour = _COLOURS[index % len(_COLOURS)]
-            panel.bar(left, heights, width * 0.94, color=colour, label=domains.label(system))
-        panel.set_ylabel(heading if metric == "leak" else f"{heading}\nR-precision", fontsize=8)
-        panel.set_ylim(0, 1)
-        _clear(panel)
-        panel.set_xticks(range(len(names)), names, fontsize=7)
-    panels[0].set_title(f"{results[0].dataset}, {results[0].split}", fontsize=9, loc="left")
-    handles = panels[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    return figure
+    columns = domains.columns_of(results[0].split)
+    panels = {
+        f"{heading}\nR-precision" if heading == kind else heading: [
+            [rows[name][column] for name in names] for rows in all_rows
+        ]
+        for column, (heading, kind, _) in enumerate(columns)
+    }
+    return _draw(f"{results[0].dataset}, {results[0].split}", names, panels, results)
 
 
 def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
@@ -82,33 +64,47 @@ def save(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
         raise ConfigError(f"cannot write the figure {path}: {error}") from error
 
 
-def _figure(size: tuple[float, float]) -> Any:  # noqa: ANN401 - matplotlib may be missing
+def _draw(
+    title: str, names: Sequence[str], panels: Mapping[str, Bars], results: Sequence[Results]
+) -> Any:  # noqa: ANN401 - matplotlib may be missing
+    """Draw panels, two in a row, with a group of bars for each name."""
     require("a figure", ("matplotlib",), "evaluate")
     from matplotlib.figure import Figure
 
-    return Figure(figsize=size, layout="constrained")
-
-
-def _clear(axes: Any) -> None:  # noqa: ANN401 - matplotlib may be missing
-    """Remove the frame, and draw a grid behind the bars."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="0.9")
-    axes.set_axisbelow(True)
+    n_columns = min(2, len(panels))
+    n_rows, width = -(-len(panels) // n_columns), 0.8 / len(results)
+    figure = Figure(
+        figsize=(1.35 * len(names) * n_columns + 3, 2 * n_rows + 2), layout="constrained"
+    )
+    grid = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flat
+    for axes, (heading, bars) in zip(grid, panels.items(), strict=False):
+        for index, (system, heights) in enumerate(zip(results, bars, strict=True)):
+            left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
+            colour = _COLOURS[index % len(_COLOURS)]
+            drawn = axes.bar(left, heights, width * 0.94, color=colour, label=_label(system))
+            axes.bar_label(drawn, fmt=_short, fontsize=7, padding=1)
+        axes.set_xticks(range(len(names)), names, fontsize=8)
+        axes.set_ylabel(heading, fontsize=8)
+        axes.set_ylim(0, 1.08 * max(axes.get_ylim()[1], 1e-3))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="0.9")
+        axes.set_axisbelow(True)
+    grid[0].set_title(title, fontsize=9, loc="left")
+    handles = grid[0].get_legend_handles_labels()
+    n_labels = min(len(results), 4)
+    figure.legend(*handles, loc="outside lower center", ncols=n_labels, frameon=False, fontsize=8)
+    return figure
 
 
 def _label(results: Results) -> str:
     notes = [f"gate: {results.gate}"] if results.gate else []
     notes += [] if results.seed is None else [f"seed {results.seed}"]
-    return results.system + (f" ({', '.join(notes)})" if notes else "")
+    return results.label + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _short(value: float) -> str:
     """Write .414, or nothing for nan."""
     return "" if np.isnan(value) else f"{value:.3f}".removeprefix("0") if value < 1 else "1"
-
-
-def _title(metric: str) -> str:
-    return metric.replace("_", " ").capitalize().replace("Mrr", "MRR").replace("Ndcg", "nDCG")
 
 
 def _wrapped(name: str) -> str:

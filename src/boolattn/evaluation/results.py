@@ -72,21 +72,23 @@ class Results:
                 raise ConfigError(f"{name} has values of shape {values.shape} for {n} queries")
 
     @property
+    def label(self) -> str:
+        """Name of the system with its way of ranking."""
+        return ", ".join(filter(None, (self.system, str(self.details.get("way", "")))))
+
+    @property
     def overall(self) -> GroupMeans:
         """The group of all queries."""
-        return self._group(np.arange(len(self.queries)))
+        means = {name: mean(values) for name, values in self.values.items()}
+        return GroupMeans(len(self.queries), means)
 
     def by(self, grouping: str) -> dict[str, GroupMeans]:
-        """Group the queries by template, operator, domain or wording."""
+        """Group the queries by template, operator, domain, wording or kind."""
         if grouping not in GROUPINGS:
             raise ConfigError(f"unknown grouping {grouping!r}; there are {', '.join(GROUPINGS)}")
-        members: dict[str, list[int]] = {}
-        for index, query in enumerate(self.queries):
-            for name in query.groups(grouping):
-                members.setdefault(name, []).append(index)
-        first = [name for name in _ORDER.get(grouping, ()) if name in members]
-        names = dict.fromkeys([*first, *members])
-        return {name: self._group(np.array(members[name])) for name in names}
+        used = dict.fromkeys(name for query in self.queries for name in query.groups(grouping))
+        first = [name for name in _ORDER.get(grouping, ()) if name in used]
+        return {name: self.only(grouping, name).overall for name in dict.fromkeys([*first, *used])}
 
     def only(self, grouping: str, name: str) -> Results:
         """Keep the queries of one group."""
@@ -99,27 +101,12 @@ class Results:
             values={metric: values[chosen] for metric, values in self.values.items()},
         )
 
-    def crossed(self, metric: str) -> dict[tuple[str, str], float]:
-        """Return the means of one metric by domain and kind of query."""
-        members: dict[tuple[str, str], list[int]] = {}
-        for index, query in enumerate(self.queries):
-            members.setdefault((query.domain, query.kind), []).append(index)
-        return {key: mean(self.values[metric][indices]) for key, indices in members.items()}
-
-    def _group(self, chosen: NDArray[np.int64]) -> GroupMeans:
-        means = {name: mean(values[chosen]) for name, values in self.values.items()}
-        return GroupMeans(len(chosen), means)
-
     def save(self, path: Path) -> None:
-        """Write JSON with means by group and the values of every query."""
+        """Write JSON with the means, and the values of every query."""
         names = [item.name for item in fields(self) if item.name not in ("queries", "values")]
         plain: dict[str, Any] = {"format": FORMAT, **{name: getattr(self, name) for name in names}}
-        plain["overall"] = _plain_group(self.overall)
-        plain["by"] = {
-            grouping: {name: _plain_group(group) for name, group in groups.items()}
-            for grouping in GROUPINGS
-            if (groups := self.by(grouping))
-        }
+        means = {name: _rounded(value) for name, value in self.overall.means.items()}
+        plain["overall"] = {"n": len(self.queries), **means}
         plain["queries"] = {
             item.name: [getattr(query, item.name) for query in self.queries]
             for item in fields(QueryInfo)
@@ -214,10 +201,6 @@ def _check_alike(results: Sequence[Results]) -> None:
                 f"{first.system} and {other.system} have different queries: "
                 f"{len(first.queries)} and {len(other.queries)}"
             )
-
-
-def _plain_group(group: GroupMeans) -> dict[str, Any]:
-    return {"n": group.n, **{name: _rounded(value) for name, value in group.means.items()}}
 
 
 def _rounded(value: float) -> float | None:

@@ -33,10 +33,9 @@ _LEVEL = 0.05
 
 def split_table(results: Results, width: int = WIDTH) -> Table:
     """Return the means of one split: all queries, then each grouping."""
-    composed = ", composed" if results.details.get("is_composed") else ""
     gate = f", gate: {results.gate}" if results.gate else ""
     title = (
-        f"{results.system}{composed}{gate} on {results.dataset}, {results.split}: "
+        f"{results.label}{gate} on {results.dataset}, {results.split}: "
         f"{len(results.queries):,} queries, {results.n_documents:,} documents"
     )
     sections = [{"all": results.overall}]
@@ -61,10 +60,10 @@ def overall_table(splits: Sequence[Results], width: int = WIDTH) -> Table:
 
 
 def domains_table(systems: Sequence[Results]) -> Table:
-    """Return R-precision and leak by domain and kind of query, for each way of ranking."""
+    """Return R-precision and leak by domain and kind of query, for each system."""
     first = systems[0]
     title = f"{first.system} on {first.dataset}, {first.split}: R-precision by domain, and leak"
-    table = _table(title, ["", *(heading for heading, _, _ in domains.COLUMNS)])
+    table = _table(title, ["", *(heading for heading, _, _ in domains.columns_of(first.split))])
     for results in systems:
         way = str(results.details.get("way", ""))
         for name, values in domains.rows_of(results).items():

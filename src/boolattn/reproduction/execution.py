@@ -18,8 +18,9 @@ from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoder.tower_storage import load_towers
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.judgements import Judgements
-from boolattn.evaluation.metrics import mean, measure, needed_depth
+from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import write_run
+from boolattn.evaluation.results import results_of
 from boolattn.files import atomic_file, require
 from boolattn.reproduction.inputs import (
     check_run,
@@ -29,7 +30,7 @@ from boolattn.reproduction.inputs import (
     open_data,
 )
 from boolattn.reproduction.requests import find_finished, resolve
-from boolattn.reproduction.runs import Row, Run, save_queries
+from boolattn.reproduction.runs import Run, save_queries
 from boolattn.training import launch
 from boolattn.training.retrieval import release_memory, require_gpu
 from boolattn.training.run_folder import about_machine
@@ -37,14 +38,18 @@ from boolattn.training.towers import make_towers
 from boolattn.training.validation import encode_queries, rank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sentence_transformers import SentenceTransformer
 
+    from boolattn.evaluation.ranking import Ranking
     from boolattn.reproduction.requests import Paths, RunRequest
     from boolattn.reproduction.systems import RunSpec
     from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
+
+    #: Query mode, split, source of the operator labels, and the ranking.
+    Rankings = Iterator[tuple[str, str, str, Ranking]]
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +134,7 @@ def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -
     inputs = fingerprints(spec, preset, corpus.dataset, request.start(spec))
     details: dict[str, Any] = {"seconds": seconds, "inputs": inputs}
     if spec.system.kind == "bm25":
-        rows = _bm25_rows(corpus, judged)
+        rankings = _bm25_rankings(corpus, judged)
     else:
         settings = preset.to_dict()
         # Not the folder of the encoder on this machine.
@@ -140,23 +145,34 @@ def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -
             seconds["train"] = round(time.perf_counter() - start, 2)
         else:
             towers = make_towers(preset).to(device())
-        rows = _tower_rows(spec, preset, towers, corpus, judged)
+        rankings = _tower_rankings(spec, preset, towers, corpus, judged)
+    names = {"system": spec.system.name, "dataset": spec.dataset.name, "seed": spec.seed}
+    results = [
+        results_of(
+            judged[split],
+            measure(ranking, judged[split]),
+            **names,
+            split=split,
+            gate=gate,
+            details={"query_mode": mode},
+        )
+        for mode, split, gate, ranking in rankings
+    ]
     seconds["rank"] = round(time.perf_counter() - start - sum(seconds.values()), 2)
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
-    save_queries(paths.runs, spec.dataset.name, judged)
-    Run(spec.key, rows, {**details, **about(paths)}).save(paths.runs)
+    save_queries(paths.runs / spec.dataset.name, judged)
+    Run(spec.key, results, {**details, **about(paths)}).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
     home = paths.model(spec.key)
     for part in ("checkpoints", "best", _BEGUN) if paths.keep_models else ("",):
         remove = shutil.rmtree if (home / part).is_dir() else Path.unlink
         if (home / part).exists():
             remove(home / part)
-    names = ("r_precision", "leak", "recall@100")
+    metrics = ("r_precision", "leak", "recall@100")
     return "; ".join(
-        f"{row.split}: " + ", ".join(f"{name} {mean(row.values[name]):.3f}" for name in names)
-        for row in rows
-        if row.query_mode == rows[0].query_mode
+        f"{r.split}: " + ", ".join(f"{name} {r.overall.means[name]:.3f}" for name in metrics)
+        for r in results[: len(judged)]
     )
 
 
@@ -214,26 +230,23 @@ def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
     return path
 
 
-def _bm25_rows(corpus: Corpus, judged: Mapping[str, Judgements]) -> list[Row]:
+def _bm25_rankings(corpus: Corpus, judged: Mapping[str, Judgements]) -> Rankings:
     from boolattn.search.ranker import Bm25Ranker
 
     ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
-    rows = []
     for split, judgements in judged.items():
-        values = measure(ranker.rank(judgements.texts, needed_depth(judgements)), judgements)
-        rows.append(Row("plain_text", split, "none", judgements.n_documents, values))
-    return rows
+        ranking = ranker.rank(judgements.texts, needed_depth(judgements))
+        yield "plain_text", split, "none", ranking
 
 
-def _tower_rows(
+def _tower_rankings(
     spec: RunSpec,
     preset: Preset,
     towers: SentenceTransformer,
     corpus: Corpus,
     judged: Mapping[str, Judgements],
-) -> list[Row]:
+) -> Rankings:
     """Rank the corpus by one vector a query, in each query mode on each split."""
-    rows = []
     gate = preset.plugin.gate.replace("label", "oracle") if preset.model.use_plugin else "none"
     prefix = spec.encoder.query_prefix if spec.system.kind == "untrained" else ""
     documents = document_encoder(towers)([document.text for document in corpus.dataset.documents])
@@ -241,11 +254,9 @@ def _tower_rows(
         use_labels = mode == "oracle_operators"
         operators = preset.plugin.operators if use_labels else None
         vectors = encode_queries(towers, judgements, operators, prefix)
-        values = measure(rank(vectors, documents, needed_depth(judgements)), judgements)
         is_other = use_labels and gate != "oracle"
         labels = f"oracle, trained with {gate}" if is_other else gate
-        rows.append(Row(mode, split, labels, judgements.n_documents, values))
-    return rows
+        yield mode, split, labels, rank(vectors, documents, needed_depth(judgements))
 
 
 def about(paths: Paths) -> dict[str, Any]:

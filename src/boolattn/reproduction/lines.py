@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boolattn.errors import MissingDataError
-from boolattn.evaluation.metrics import mean
 from boolattn.evaluation.results import average, compare_results
 from boolattn.evaluation.tables import short
-from boolattn.reproduction.runs import ENDING, NO_ENCODER, Run, RunKey, load_queries
+from boolattn.reproduction.runs import ENDING, NO_ENCODER, Run, RunKey
 from boolattn.reproduction.systems import QUERY_MODES, registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from boolattn.evaluation.judgements import QueryInfo
     from boolattn.evaluation.results import Results
     from boolattn.evaluation.significance import Comparison
-    from boolattn.reproduction.runs import Row
     from boolattn.reproduction.systems import DatasetSpec
 
 
@@ -32,7 +29,7 @@ class Line:
     system: str
     query_mode: str
     gate: str  # Source of the operator labels
-    rows: dict[str, dict[int, Row]]  # By split and seed
+    rows: dict[str, dict[int, Results]]  # By split and seed
 
     @property
     def label(self) -> str:
@@ -42,10 +39,32 @@ class Line:
         return (spec.label if spec else self.system) + mode
 
     def means(self, split: str, metric: str) -> list[float]:
-        """Return the mean of each seed; those without a value are left out."""
-        rows = self.rows.get(split, {}).values()
-        means = (mean(row.values[metric]) for row in rows if metric in row.values)
+        """Return the mean of each seed; those without a value are left out.
+
+        ``mrr@10 not`` is over the queries with NOT.
+        """
+        name, _, operator = metric.partition(" ")
+        means = []
+        for results in self.rows.get(split, {}).values():
+            groups = results.by("operator") if operator else {"": results.overall}
+            means += [groups[operator].means.get(name, np.nan)] if operator in groups else []
         return [value for value in means if not np.isnan(value)]
+
+    def averaged(self, split: str, seeds: Iterable[int] | None = None) -> Results:
+        """Average every query's values over seeds; default: all."""
+        rows = self.rows[split]
+        chosen = rows if seeds is None else sorted(seeds)
+        return average([replace(rows[seed], system=self.label) for seed in chosen])
+
+    def compare(
+        self, other: Line | None, split: str, metrics: Sequence[str]
+    ) -> dict[str, Comparison]:
+        """Compare with another line on a split, by metric, over the seeds both have."""
+        seeds = self.rows.get(split, {}).keys() & (other.rows.get(split, {}) if other else ())
+        if other is None or other is self or not seeds or not metrics:
+            return {}
+        pair = (other.averaged(split, seeds), self.averaged(split, seeds))
+        return compare_results(*pair, metrics=metrics)
 
 
 @dataclass(frozen=True)
@@ -55,7 +74,6 @@ class LineTable:
     dataset: DatasetSpec
     encoder: str  # Name of the encoder
     lines: Sequence[Line]
-    queries: Mapping[str, tuple[QueryInfo, ...]]
 
     @property
     def encoder_label(self) -> str:
@@ -81,59 +99,41 @@ class LineTable:
                 return line
         return None
 
-    def averaged(self, line: Line, split: str, seeds: Iterable[int] | None = None) -> Results:
-        """Average every query's values over seeds; default: all."""
-        rows, queries = line.rows[split], self.queries[split]
-        chosen = rows if seeds is None else sorted(seeds)
-        return average(
-            [rows[seed].results(line.label, self.dataset.name, seed, queries) for seed in chosen]
-        )
 
-    def compare(
-        self, line: Line, other: Line | None, split: str, metrics: Sequence[str]
-    ) -> dict[str, Comparison]:
-        """Compare a line with another on a split, by metric, over the seeds both have."""
-        seeds = set(line.rows.get(split, ())) & set(other.rows.get(split, ()) if other else ())
-        if other is None or other is line or not seeds or not metrics:
-            return {}
-        first, second = (self.averaged(compared, split, seeds) for compared in (other, line))
-        return compare_results(first, second, metrics=metrics)
-
-
-def load_tables(files: Iterable[Path], folder: Path) -> list[LineTable]:
-    """Read files of finished runs, in the order of the lines; ``folder`` has their queries.
+def load_tables(files: Iterable[Path]) -> list[LineTable]:
+    """Read files of finished runs, in the order of the lines.
 
     Systems without an encoder come first in the table of every encoder of the data set.
     """
     lines: dict[tuple[str, str], dict[tuple[str, str, str], Line]] = {}
     for run in map(Run.load, files):
         table = lines.setdefault((run.key.dataset, run.key.encoder), {})
-        for row in run.rows:
-            names = (run.key.system, row.query_mode, row.gate)
+        for results in run.results:
+            names = (run.key.system, results.details["query_mode"], results.gate)
             line = table.setdefault(names, Line(*names, {}))
-            line.rows.setdefault(row.split, {})[run.key.seed] = row
+            line.rows.setdefault(results.split, {})[run.key.seed] = results
     tables = []
     for (dataset, encoder), encoder_lines in lines.items():
         others = lines.get((dataset, NO_ENCODER), {}) if encoder != NO_ENCODER else {}
         is_alone = all(d != dataset or e == NO_ENCODER for d, e in lines)
         if encoder != NO_ENCODER or is_alone:
             every = [*others.values(), *encoder_lines.values()]
-            queries = load_queries(folder, dataset)
-            tables.append(LineTable(registry().dataset(dataset), encoder, every, queries))
+            tables.append(LineTable(registry().datasets[dataset], encoder, every))
     return tables
 
 
 def all_runs(folder: Path) -> list[Path]:
     """List the files of the runs below a folder, in the order of ``systems.toml``."""
     known = registry()
+    orders = [list(table) for table in (known.datasets, known.encoders, known.systems)]
 
-    def order(path: Path) -> tuple[int | str, ...]:
-        key, tables = RunKey.of(path), (known.datasets, known.encoders, known.systems)
-        names = zip((key.dataset, key.encoder, key.system), map(list, tables), strict=True)
-        places = (order.index(name) if name in order else len(order) for name, order in names)
-        return (*places, key.system, key.seed)
+    def position(path: Path) -> tuple[int | str, ...]:
+        key = RunKey.of(path)
+        names = zip((key.dataset, key.encoder, key.system), orders, strict=True)
+        numbers = (order.index(name) if name in order else len(order) for name, order in names)
+        return (*numbers, key.system, key.seed)
 
-    files = sorted(folder.glob(f"*/*/*{ENDING}"), key=order)
+    files = sorted(folder.glob(f"*/*/*{ENDING}"), key=position)
     if not files:
         raise MissingDataError(f"no finished run below {folder}; run some first")
     return files

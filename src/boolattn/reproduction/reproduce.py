@@ -24,7 +24,6 @@ from boolattn.training.preset_files import read_preset
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from boolattn.evaluation.results import Results
     from boolattn.reproduction.lines import Line, LineTable
     from boolattn.reproduction.requests import Paths
 
@@ -101,7 +100,7 @@ def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) 
         folder = paths.runs.parent / "failed"
         causes = sorted({path.read_text("utf-8").strip() for path in folder.rglob("*.txt")})
         raise MissingDataError(f"no run succeeded: {'; '.join(causes)} (see {folder})")
-    [table] = load_tables(finished, paths.runs)
+    [table] = load_tables(finished)
     return _write_target(targets()[name], table, paths.runs.parent, progress)
 
 
@@ -116,7 +115,7 @@ def show_stored(name: str, request: RunRequest, folder: Path, out: Path, progres
     if not finished:
         key = f"{request.datasets[0]}/{request.encoders[0]}"
         raise MissingDataError(f"{folder} has no run of {name} in {key}")
-    [table] = load_tables(finished, folder)
+    [table] = load_tables(finished)
     text = _write_target(targets()[name], table, out, progress)
     names = [f"{system} (seed {', '.join(seeds)})" for system, seeds in missing.items()]
     return text + (f"\n\nNot run: {'; '.join(names)}." if names else "")
@@ -138,7 +137,7 @@ def _write_target(target: Target, table: LineTable, out: Path, progress: Progres
     write_text(out / f"{target.name}.json", written_text)
     write_text(out / f"{target.name}.md", text)
     if is_figure:
-        averaged = [table.averaged(line, table.splits[-1]) for line in table.lines]
+        averaged = [line.averaged(table.splits[-1]) for line in table.lines]
         try:
             figures.save(figures.by_template(averaged), out / f"{target.name}.png")
         except MissingDataError as error:
@@ -148,34 +147,22 @@ def _write_target(target: Target, table: LineTable, out: Path, progress: Progres
 
 def _reported(target: Target, table: LineTable, line: Line, split: str) -> Reported:
     """Return the row of a line, tested against another over the seeds that both have."""
-    metrics, seeds = target.metrics, list(line.rows[split])
-    results = table.averaged(line, split)
-    by_seed = [table.averaged(line, split, [seed]) for seed in seeds]
-    values = [[_value(of_seed, metric) for metric in metrics] for of_seed in by_seed]
-    spread = np.std(values, axis=0, ddof=1).tolist() if len(seeds) > 1 else ()
+    means = {metric: line.means(split, metric) for metric in target.metrics}
     base = table.find(target.against.get(line.system, ""))
     # A metric of some queries, like "mrr@10 not", is not tested.
-    tested = [metric for metric in metrics if metric in results.values]
-    compared = table.compare(line, base, split, tested)
+    compared = line.compare(base, split, [metric for metric in means if " " not in metric])
     names = [f"{tested.label} ({tested.gate})" for tested in (line, base) if tested]
     queries = f"{table.dataset.label}, {table.split_label(split)}"
+    seeds = ", ".join(map(str, line.rows[split]))
     return Reported(
         line.label,
         OURS,
-        {metric: _value(results, metric) for metric in metrics},
-        f"{table.encoder_label}, {queries}; seeds {', '.join(map(str, seeds))}; "
-        f"operator labels: {line.gate}",
-        dict(zip(metrics, spread, strict=False)),
+        {metric: round(float(np.mean(v)), 5) if v else np.nan for metric, v in means.items()},
+        f"{table.encoder_label}, {queries}; seeds {seeds}; operator labels: {line.gate}",
+        {metric: float(np.std(v, ddof=1)) for metric, v in means.items() if len(v) > 1},
         {metric: comparison.p_value for metric, comparison in compared.items()},
         " against ".join(names) if compared else "",
     )
-
-
-def _value(results: Results, metric: str) -> float:
-    """Return a mean; ``mrr@10 not`` is over the queries with NOT."""
-    name, _, operator = metric.partition(" ")
-    groups = results.by("operator") if operator else {"": results.overall}
-    return round(groups[operator].means[name], 5) if operator in groups else float("nan")
 
 
 def make_request(
@@ -247,7 +234,7 @@ def _by_template(table: LineTable, metric: str = "recall@100") -> str:
         [line.label, line.gate, split, f"`{name}`", str(group.n), short(group.means[metric])]
         for line in table.lines
         for split in line.rows
-        for name, group in table.averaged(line, split).by("template").items()
+        for name, group in line.averaged(split).by("template").items()
     ]
     columns = ["system", "operator labels", "queries", "template", "n", "Recall@100"]
     return markdown(columns, rows)

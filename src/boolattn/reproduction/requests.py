@@ -110,14 +110,14 @@ class RunRequest:
         """List the runs, seeds outermost, so that a table is complete early."""
         known = registry()
         for seed in self.seeds:
-            for system in map(known.system, self.systems):
+            for system in map(known.systems.__getitem__, self.systems):
                 if system.kind != "trained" and seed != self.seeds[0]:
                     continue
                 encoders = self.encoders[:1] if system.kind == "bm25" else self.encoders
-                for dataset in map(known.dataset, self.datasets):
+                for dataset in map(known.datasets.__getitem__, self.datasets):
                     if system.datasets and dataset.name not in system.datasets:
                         continue
-                    for encoder in map(known.encoder, encoders):
+                    for encoder in map(known.encoders.__getitem__, encoders):
                         yield RunSpec(system=system, dataset=dataset, encoder=encoder, seed=seed)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,11 @@ import numpy as np
 
 from boolattn.errors import DataError
 from boolattn.evaluation.judgements import QueryInfo
-from boolattn.evaluation.metrics import mean
 from boolattn.evaluation.results import Results
 from boolattn.files import atomic_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from boolattn.evaluation.judgements import Judgements
 
@@ -33,6 +31,7 @@ NO_ENCODER = "none"
 UNIT = 10_000
 #: Names of query modes in older files.
 _FORMER_MODES = {"own": "plain_text", "label": "oracle_operators"}
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
 @dataclass(frozen=True, order=True)
@@ -60,65 +59,34 @@ class RunKey:
 
 
 @dataclass(frozen=True)
-class Row:
-    """Results of one query mode on one split."""
-
-    query_mode: str  # "plain_text" or "oracle_operators"; older files have others
-    split: str
-    gate: str  # Source of the operator labels: "oracle", "lexicon", "learned" or "none"
-    n_documents: int
-    values: Mapping[str, NDArray[np.float64]]  # One number a query; nan where undefined
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as JSON stores them."""
-        means = {name: mean(values) for name, values in self.values.items()}
-        return {
-            **{name: value for name, value in vars(self).items() if name != "values"},
-            "means": {name: None if np.isnan(v) else round(v, 5) for name, v in means.items()},
-            "values": {name: _packed(values) for name, values in self.values.items()},
-        }
-
-    def results(self, system: str, dataset: str, seed: int, queries: Queries) -> Results:
-        """Return results that can be averaged, grouped and compared."""
-        values = {name: value for name, value in vars(self).items() if name != "query_mode"}
-        return Results(system=system, dataset=dataset, queries=queries, seed=seed, **values)
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Row:
-        """Read what :meth:`to_dict` returned, in this version or an older one."""
-        mode = plain["query_mode"] if "query_mode" in plain else plain["ask"]
-        mode = _FORMER_MODES.get(mode, mode)
-        values = {name: _unpacked(values) for name, values in plain["values"].items()}
-        # Oracle operator labels were called "label".
-        gate = plain["gate"].replace("label", "oracle", 1)
-        return cls(mode, plain["split"], gate, plain["n_documents"], values)
-
-
-@dataclass(frozen=True)
 class Run:
-    """A finished run."""
+    """A finished run: its results on each split in each query mode.
+
+    The gate of a result names the source of the operator labels: "oracle", "lexicon", "learned" or
+    "none". Its detail ``query_mode`` is "plain_text" or "oracle_operators".
+    """
 
     key: RunKey
-    rows: Sequence[Row]
+    results: Sequence[Results]
     details: Mapping[str, Any]  # Settings, versions, seconds, metrics of (pre)training
 
-    def save(self, folder: Path) -> Path:
+    def save(self, folder: Path) -> None:
         """Write the run below the folder of all runs, atomically."""
-        rows = [row.to_dict() for row in self.rows]
-        plain = {**asdict(self.key), "details": dict(self.details), "rows": rows}
+        plain = {**asdict(self.key), "details": dict(self.details)}
+        plain["rows"] = [_packed(results) for results in self.results]
         _write_json(folder / self.key.path, {"format": FORMAT, **plain})
-        return folder / self.key.path
 
     @classmethod
     def load(cls, path: Path) -> Run:
-        """Read a run file."""
-        plain = _read_json(path)
+        """Read a run file; the queries are in a file of the data set's folder."""
+        plain, key = _read_json(path), RunKey.of(path)
         if not isinstance(plain, dict) or plain.get("format") != FORMAT:
             raise DataError(f"{path} is no run file of format {FORMAT}; remove it and run again")
         try:
-            rows = [Row.from_dict(row) for row in plain["rows"]]
-            return cls(RunKey.of(path), rows, plain["details"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            queries = load_queries(path.parents[1]) if plain["rows"] else {}
+            results = [_unpacked(row, key, queries[row["split"]]) for row in plain["rows"]]
+            return cls(key, results, plain["details"])
+        except _DAMAGE as error:
             raise DataError(f"{path} is damaged ({error!r}); remove it and run again") from error
 
 
@@ -126,9 +94,9 @@ class Run:
 _COLUMNS = ("ids", "templates", "operators", "domains", "wordings", "kinds")
 
 
-def save_queries(folder: Path, dataset: str, judged: Mapping[str, Judgements]) -> None:
+def save_queries(folder: Path, judged: Mapping[str, Judgements]) -> None:
     """Write the queries of a data set by split; refuse others than have been written."""
-    path, names = folder / dataset / f"queries{ENDING}", [item.name for item in fields(QueryInfo)]
+    path, names = folder / f"queries{ENDING}", [item.name for item in fields(QueryInfo)]
     plain = {
         split: {
             column: [getattr(info, name) for info in judgements.infos]
@@ -142,23 +110,51 @@ def save_queries(folder: Path, dataset: str, judged: Mapping[str, Judgements]) -
         raise DataError(f"{path} has other queries; name another --out for these")
 
 
-def load_queries(folder: Path, dataset: str) -> dict[str, Queries]:
+@lru_cache(maxsize=4)
+def load_queries(folder: Path) -> dict[str, Queries]:
     """Read the queries of a data set, by split."""
-    path = folder / dataset / f"queries{ENDING}"
+    path = folder / f"queries{ENDING}"
+    queries: dict[str, Queries] = {}
     try:
-        return {
-            split: tuple(
-                QueryInfo(qid, template, tuple(operators), *rest)
-                for qid, template, operators, *rest in zip(
-                    # Older files have no kinds.
-                    *(table[name] for name in _COLUMNS if name != "kinds" or name in table),
-                    strict=True,
-                )
-            )
-            for split, table in _read_json(path).items()
-        }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        for split, table in _read_json(path).items():
+            # Older files have no kinds.
+            columns = [table[name] for name in _COLUMNS if name != "kinds" or name in table]
+            columns[2] = map(tuple, columns[2])
+            queries[split] = tuple(QueryInfo(*row) for row in zip(*columns, strict=True))
+    except _DAMAGE as error:
         raise DataError(f"{path} is damaged ({error!r}); run again") from error
+    return queries
+
+
+def _packed(results: Results) -> dict[str, Any]:
+    means = results.overall.means.items()
+    return {
+        "query_mode": results.details["query_mode"],
+        **{name: getattr(results, name) for name in ("split", "gate", "n_documents")},
+        "means": {name: None if np.isnan(value) else round(value, 5) for name, value in means},
+        "values": {
+            name: [None if np.isnan(value) else round(value * UNIT) for value in values.tolist()]
+            for name, values in results.values.items()
+        },
+    }
+
+
+def _unpacked(row: Mapping[str, Any], key: RunKey, queries: Queries) -> Results:
+    """Read the results of one split in one query mode, of this version or an older one."""
+    mode = row["query_mode"] if "query_mode" in row else row["ask"]
+    return Results(
+        system=key.system,
+        dataset=key.dataset,
+        split=row["split"],
+        n_documents=row["n_documents"],
+        queries=queries,
+        # A null becomes nan.
+        values={name: np.array(v, np.float64) / UNIT for name, v in row["values"].items()},
+        # Oracle operator labels were called "label".
+        gate=row["gate"].replace("label", "oracle", 1),
+        seed=key.seed,
+        details={"query_mode": _FORMER_MODES.get(mode, mode)},
+    )
 
 
 def _read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
@@ -172,11 +168,3 @@ def _read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
 def _write_json(path: Path, plain: Mapping[str, Any]) -> None:
     with atomic_file(path) as handle:
         handle.write(json.dumps(plain, ensure_ascii=False, separators=(",", ":")) + "\n")
-
-
-def _packed(values: NDArray[np.float64]) -> list[int | None]:
-    return [None if np.isnan(v) else round(v * UNIT) for v in values.tolist()]
-
-
-def _unpacked(values: Sequence[int | None]) -> NDArray[np.float64]:
-    return np.array([np.nan if v is None else v / UNIT for v in values], dtype=np.float64)

@@ -80,13 +80,21 @@ class RunSpec:
         return RunKey(self.dataset.name, encoder, self.system.name, self.seed)
 
 
+class Table(dict[str, T]):
+    """Systems, encoders or data sets by name; an unknown name is a user's error."""
+
+    def __missing__(self, name: str) -> T:
+        kind = type(next(iter(self.values()))).__name__.removesuffix("Spec").lower()
+        raise ConfigError(f"no {kind} {name!r}; there are {', '.join(self)}")
+
+
 @dataclass(frozen=True)
 class Registry:
-    """All systems, encoders and data sets, by name."""
+    """All systems, encoders and data sets."""
 
-    systems: Mapping[str, SystemSpec]
-    encoders: Mapping[str, EncoderSpec]
-    datasets: Mapping[str, DatasetSpec]
+    systems: Table[SystemSpec]
+    encoders: Table[EncoderSpec]
+    datasets: Table[DatasetSpec]
 
     @classmethod
     def parse(cls, text: str) -> Registry:
@@ -97,18 +105,6 @@ class Registry:
             _specs(EncoderSpec, tables.get("encoder", {})),
             _specs(DatasetSpec, tables.get("dataset", {})),
         )
-
-    def system(self, name: str) -> SystemSpec:
-        """Look up a system."""
-        return _find(self.systems, name, "system")
-
-    def encoder(self, name: str) -> EncoderSpec:
-        """Look up an encoder."""
-        return _find(self.encoders, name, "encoder")
-
-    def dataset(self, name: str) -> DatasetSpec:
-        """Look up a data set."""
-        return _find(self.datasets, name, "data set")
 
 
 @lru_cache(maxsize=1)
@@ -130,17 +126,11 @@ def _with_bases(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, An
     return full
 
 
-def _specs(kind: type[T], rows: Mapping[str, Mapping[str, Any]]) -> dict[str, T]:
-    return {
-        name: build(kind, {"name": name, **values}, source=f"systems.toml [{name}]")
+def _specs(kind: type[T], rows: Mapping[str, Mapping[str, Any]]) -> Table[T]:
+    return Table(
+        (name, build(kind, {"name": name, **values}, source=f"systems.toml [{name}]"))
         for name, values in rows.items()
-    }
-
-
-def _find(table: Mapping[str, T], name: str, kind: str) -> T:
-    if name not in table:
-        raise ConfigError(f"no {kind} {name!r}; there are {', '.join(table)}")
-    return table[name]
+    )
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -15,7 +15,7 @@ from boolattn.errors import DataError
 from boolattn.jsonl import find_file, read_jsonl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     SetName = tuple[str, ...]  # rank, group and place
@@ -57,21 +57,24 @@ class TaxaBenchmark:
     def dataset(self) -> records.Dataset:
         """Load everything, with the member documents of each operand."""
         documents = tuple(read_documents(self.folder))
-        rows = {split: tuple(self._rows(split)) for split in self.manifest.queries}
-        names = {name for queries in rows.values() for row in queries for name in row.sets()}
+        files = [
+            (split, find_file(self.folder, f"{split}.jsonl")) for split in self.manifest.queries
+        ]
+        rows = [
+            (split, f"{path}:{number}", row)
+            for split, path in files
+            for number, row in read_jsonl(path, _FIELDS)
+        ]
+        names = {name for _, source, row in rows for name in _set_names(row, source)}
         sets = members_of(((document.id, document.metadata) for document in documents), names)
+        splits: dict[str, list[records.Query]] = {split: [] for split, _ in files}
+        for split, source, row in rows:
+            splits[split].append(_query(split, row, source, sets))
         return records.Dataset(
             name=f"taxa-{self.manifest.size}",
             documents=documents,
-            splits={
-                split: tuple(row.query(sets) for row in queries) for split, queries in rows.items()
-            },
+            splits={split: tuple(queries) for split, queries in splits.items()},
         )
-
-    def _rows(self, split: str) -> Iterator[_QueryRow]:
-        path = find_file(self.folder, f"{split}.jsonl")
-        for number, values in read_jsonl(path, _FIELDS):
-            yield _QueryRow(f"{path}:{number}", split, values)
 
 
 def load(folder: Path) -> TaxaBenchmark:
@@ -97,30 +100,21 @@ def members_of(
     return {name: frozenset(ids) for name, ids in members.items()}
 
 
-@dataclass(frozen=True)
-class _QueryRow:
-    """A line of a file of queries."""
+def _set_names(row: Mapping[str, Any], source: str) -> list[SetName]:
+    """Return the name of each operand's set."""
+    try:
+        return [tuple(map(str, name)) for name in row.get("sets") or ()]
+    except TypeError as error:
+        raise DataError(f"{source}: not a query of this benchmark ({error!r})") from error
 
-    source: str  # file and line, for errors
-    split: str
-    values: Mapping[str, Any]
 
-    def sets(self) -> list[SetName]:
-        """Return the name of each operand's set."""
-        try:
-            return [tuple(map(str, name)) for name in self.values.get("sets") or ()]
-        except TypeError as error:
-            raise self._error(error) from error
-
-    def query(self, sets: Mapping[SetName, frozenset[str]]) -> records.Query:
-        """Return the record; its wording begins with "seen:" or "unseen:"."""
-        try:
-            wording = self.values["wording"]
-            exposure = "unseen" if self.split == "unseen" else "seen"
-            values = {**self.values, "wording": wording and f"{exposure}:{wording}"}
-            return records.read_query(values, [sets.get(name) for name in self.sets()])
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._error(error) from error
-
-    def _error(self, error: Exception) -> DataError:
-        return DataError(f"{self.source}: not a query of this benchmark ({error!r})")
+def _query(
+    split: str, row: Mapping[str, Any], source: str, sets: Mapping[SetName, frozenset[str]]
+) -> records.Query:
+    """Return the record; its wording begins with "seen:" or "unseen:"."""
+    try:
+        exposure = "unseen" if split == "unseen" else "seen"
+        values = {**row, "wording": row["wording"] and f"{exposure}:{row['wording']}"}
+        return records.read_query(values, [sets.get(name) for name in _set_names(row, source)])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{source}: not a query of this benchmark ({error!r})") from error
