@@ -66,7 +66,6 @@ class ArrayCollection(Collection):
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
     ) -> list[Neighbours]:
-        """Compare with every row."""
         passing = [number for number, row in enumerate(self._rows) if _passes(row, conditions)]
         chosen, vectors = np.array(passing, np.int64), self._vectors
         compare = _minus_l2 if self.metric == L2 else similarities
@@ -76,11 +75,9 @@ class ArrayCollection(Collection):
         return [Neighbours(numbers.tolist(), self._vectors[numbers]) for numbers in rows]
 
     def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
-        """Return vectors by their places."""
         return {number: self._vectors[number] for number in ids if number in self._numbers}
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        """Return rows by their places."""
         return {number: self._rows[number] for number in ids if number in self._numbers}
 
 

@@ -129,7 +129,6 @@ class ForeignStore(ServerStore):
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
-        """Begin a search, with numbers of its own."""
         yield ForeignStore(self._collection)
 
     def adding(self, *, replace_old: bool = False) -> Any:  # noqa: ANN401
@@ -137,15 +136,12 @@ class ForeignStore(ServerStore):
         raise ConfigError(f"{self.label} is only read; make an index of it with boolattn index")
 
     def delete(self, _ids: Iterable[str]) -> None:
-        """Refuse: the collection belongs to someone else."""
         self.adding()
 
     def info(self) -> dict[str, Any]:
-        """Return the collection's name and metric too."""
         return {"collection": self.label, "metric": self._collection.metric, **super().info()}
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
-        """Ask for neighbours with their vectors."""
         self.check_length(vectors)
         asked = min(n + len(where.without), self.limit or sys.maxsize)
         # The length of a vector counts for the inner product alone.
@@ -162,7 +158,6 @@ class ForeignStore(ServerStore):
         return ranked
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
-        """Compare rows, whose vectors are read where they are not known yet."""
         if missing := [self._ids[key] for key in keys.tolist() if key not in self._vectors]:
             read = self._collection.vectors(missing)
             self._remember(self._numbered([*read]), np.array([*read.values()], np.float32))
@@ -173,7 +168,6 @@ class ForeignStore(ServerStore):
         return similarities(vectors, rows)
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
-        """Ask the collection's own word index, which analyses the terms in its own way."""
         n = min(n, self.limit or n)
         asked = [" ".join(term for term in terms if not is_tag(term)) for terms in queries]
         texts = [text for text in asked if text]
@@ -199,7 +193,6 @@ class ForeignStore(ServerStore):
             )
 
     def no_words(self) -> ConfigError:
-        """Return the error that the collection has no word index."""
         return ConfigError(
             f"{self.label} has no words of its own: leave out hybrid, or make an index of it with "
             "boolattn index"
@@ -215,13 +208,11 @@ class ForeignStore(ServerStore):
         return dict(zip(ids, keys.tolist(), strict=True))
 
     def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        """Return the vectors of rows."""
         read = self._collection.vectors([self._collection.key(name) for name in ids])
         named = {str(name): vector for name, vector in read.items()}
         return named if self._is_dot else {name: unit(vector) for name, vector in named.items()}
 
     def documents(self, keys: Keys) -> list[Document | None]:
-        """Read rows, each once."""
         if missing := [key for key in keys.tolist() if key not in self._documents]:
             rows = self._collection.rows([self._ids[key] for key in missing])
             for key in missing:

@@ -161,7 +161,6 @@ class MilvusCollection(Collection):
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
     ) -> list[Neighbours]:
-        """Search the collection, all queries in one request."""
         effort = {"ef": max(n, CANDIDATES)}
         answers = self._search(self._vector, [*queries], n, conditions, params=effort)
         return [self._neighbours(answer) for answer in answers]
@@ -169,7 +168,6 @@ class MilvusCollection(Collection):
     def words(
         self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
     ) -> list[Scored]:
-        """Search by the collection's own BM25 function, all texts in one request."""
         answers = self._search(self._words, [*texts], n, conditions, metric_type="BM25")
         # Milvus Lite gives the scores below zero.
         return [
@@ -178,17 +176,14 @@ class MilvusCollection(Collection):
         ]
 
     def key(self, text: str) -> Any:  # noqa: ANN401 - an int, or a text
-        """Return the id that a text is."""
         return text if self._types[self._key] == "VARCHAR" else super().key(text)
 
     def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
-        """Return vectors by id."""
         names = [self._key, self._vector]
         rows = self._call("get", self._collection, [*ids], output_fields=names)
         return dict(zip(*self._neighbours(rows), strict=True))
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        """Return all other fields by id."""
         hidden = (self._vector, self._words)
         return {
             row[self._key]: {name: value for name, value in row.items() if name not in hidden}

@@ -213,21 +213,18 @@ class QdrantCollection(Collection):
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
     ) -> list[Neighbours]:
-        """Search the collection, all queries in one request."""
         options: dict[str, Any] = {"using": self._using, "filter": _payload_filter(conditions)}
         options |= {"limit": n, "with_vector": [self._using] if self._using else True}
         answers = self._connection.search(self._collection, queries.tolist(), **options)
         return [self._neighbours(points) for points in answers]
 
     def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
-        """Return vectors by point id."""
         points = self._connection.call(
             "retrieve", self._collection, list(ids), with_payload=False, with_vectors=True
         )
         return dict(zip(*self._neighbours(points), strict=True))
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        """Return payloads by point id."""
         points = self._connection.call("retrieve", self._collection, list(ids))
         return {point.id: point.payload or {} for point in points}
 

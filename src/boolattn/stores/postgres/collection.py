@@ -11,7 +11,7 @@ from boolattn.errors import ConfigError, QueryError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
 from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, check_metric
-from boolattn.stores.postgres.database import Database, escaped, quoted
+from boolattn.stores.postgres.database import Database, escaped, quoted, quoted_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +97,6 @@ class PostgresCollection(Collection):
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
     ) -> list[Neighbours]:
-        """Search the table, all queries in one round trip."""
         kind = HalfVector if self._types[self._vector][0] == "halfvec" else Vector
         where, values = self._condition(conditions)
         column = quoted(self._vector)
@@ -124,7 +123,6 @@ class PostgresCollection(Collection):
         return [([row[0] for row in rows], [row[1] for row in rows]) for rows in answers]
 
     def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
-        """Return vectors by id; those of rows without one are absent."""
         statement = (
             f"SELECT {quoted(self._id)}, {quoted(self._vector)} FROM {self._source} "  # nosec B608
             f"WHERE {self._is_known} AND {quoted(self._vector)} IS NOT NULL"
@@ -133,7 +131,6 @@ class PostgresCollection(Collection):
         return dict(zip(*self._neighbours(rows), strict=True))
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        """Return all other columns by id."""
         hidden = (self._vector, self._words)
         names = [quoted(name) for name in self._types if name not in hidden]
         statement = f"SELECT {', '.join(names)} FROM {self._source} WHERE {self._is_known}"  # nosec B608
@@ -151,7 +148,7 @@ class PostgresCollection(Collection):
 
     @property
     def _source(self) -> str:
-        return ".".join(map(quoted, self._table.split(".")))
+        return quoted_table(self._table)
 
     def _neighbours(self, rows: Sequence[Any]) -> Neighbours:
         return self.neighbours((name, vector.to_numpy()) for name, vector in rows)
