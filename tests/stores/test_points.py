@@ -476,15 +476,15 @@ def test_a_foreign_collection_of_qdrant():
     assert (collection.metric, collection.dimension, collection.has_words) == ("cosine", 2, False)
     query = np.array([[1, 0]], np.float32)
     [neighbours] = collection.nearest(query, 5)
-    assert neighbours.ids == [0, 1]
-    np.testing.assert_allclose(neighbours.vectors, [[1, 0], [0.6, 0.8]], atol=1e-6)
+    assert [*neighbours] == [0, 1]
+    np.testing.assert_allclose([*neighbours.values()], [[1, 0], [0.6, 0.8]], atol=1e-6)
     for filters, expected in (
         ({"year": {"gt": 1990}}, [1]),
         ({"year": {"not": 2005}}, [0]),
         ({"text": {"contains": "b"}}, [1]),
         ({"year": {"exists": False}}, []),
     ):
-        assert collection.nearest(query, 5, read_filters(filters))[0].ids == expected
+        assert [*collection.nearest(query, 5, read_filters(filters))[0]] == expected
     assert [*collection.vectors([1, 2, 9])] == [1]
     assert collection.rows([2, 9]) == {2: {"text": "c"}}
     assert collection.key("17") == 17
@@ -633,10 +633,10 @@ def test_a_foreign_collection_of_milvus(milvus_file):
     about = collection.metric, collection.dimension, collection.has_words
     assert about == ("cosine", DIMENSION, True)
     [neighbours] = collection.nearest(query, 3)
-    assert neighbours.ids[0] == "soup"
-    np.testing.assert_allclose(neighbours.vectors[0], query[0], atol=1e-6)
+    assert next(iter(neighbours)) == "soup"
+    np.testing.assert_allclose(neighbours["soup"], query[0], atol=1e-6)
     late = read_filters({"year": {"gte": 2}})
-    assert sorted(collection.nearest(query, 5, late)[0].ids) == ["moth", "salad"]
+    assert sorted(collection.nearest(query, 5, late)[0]) == ["moth", "salad"]
     answers = collection.words(["garlic tomato", "moths"], 5)
     assert {*answers[0][0]} == {"soup", "salad"}
     assert answers[1][0] == ["moth"]
@@ -647,9 +647,9 @@ def test_a_foreign_collection_of_milvus(milvus_file):
     }
     assert collection.vectors(["soup", "x"]).keys() == {"soup"}
     some = MilvusCollection(str(milvus_file), "COSINE", where="year < 2")
-    assert sorted(some.nearest(query, 5)[0].ids) == ["cake", "soup"]
+    assert sorted(some.nearest(query, 5)[0]) == ["cake", "soup"]
     assert foreign(milvus_file, "IP").metric == "dot"
-    with pytest.raises(ConfigError, match="words='x' must be a field that a BM25 function fills"):
+    with pytest.raises(ConfigError, match="has no words 'x'; there are: 'bm25'"):
         MilvusCollection(str(milvus_file), "IP", words="x")
     with pytest.raises(ServerError) as caught:
         MilvusCollection(str(milvus_file), "none")

@@ -470,9 +470,18 @@ def test_a_foreign_table_has_words_of_its_own(server, store):
     assert set(moths) == {3, 4}
     assert collection.rows([2])[2] == {"id": 2, "body": TEXTS[2], "year": 1992}
     [near] = collection.nearest(encoded(TEXTS[4])[None], 2)
-    assert near.ids[0] == 4
+    assert next(iter(near)) == 4
     np.testing.assert_allclose(collection.vectors(["4"])[4], encoded(TEXTS[4]), atol=1e-6)
-    with pytest.raises(ConfigError, match="words='body': no column 'body' of this kind"):
+    encoder = CallableEncoder(lambda texts: [*map(encoded, texts)])
+    searcher = Searcher(collection, encoder, parser=None)
+    assert searcher.document("4").text == TEXTS[4]
+    with pytest.raises(DataError, match="no document '99' in"):
+        searcher.document("99")
+    # The document itself is left out, and the others are compared with it.
+    near = [hit.id for hit in searcher.search("like:4", k=9).hits]
+    scores = np.stack([*map(encoded, TEXTS)]) @ encoded(TEXTS[4])
+    assert near == [str(row) for row in np.argsort(-scores).tolist() if row != 4]
+    with pytest.raises(ConfigError, match="has no words 'body'; there are: 'words'"):
         PostgresCollection(server.get_uri(), "foreign_words", words="body")
     with pytest.raises(ConfigError, match="compares vectors by l1"):
         PostgresCollection(server.get_uri(), "foreign_words", metric="l1")

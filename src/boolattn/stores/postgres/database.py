@@ -105,11 +105,6 @@ class Database:
             finally:
                 connection.close()
 
-    def rows(self, statement: str, values: Parameters = ()) -> list[Any]:
-        """Run one statement."""
-        with self.connected() as connection:
-            return list(connection.execute(statement, values, binary=True).fetchall())
-
     def search(
         self, statement: str, asked: Sequence[Parameters], effort: int = 0
     ) -> list[list[Any]]:
