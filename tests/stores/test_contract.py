@@ -56,7 +56,7 @@ def addresses(postgres, tmp_path_factory):
     def address(kind, name):
         return {
             "local": f"{folder}/{name}",
-            "postgres": f"{postgres.get_uri()}&table={name[-40:]}",
+            "postgres": f"{postgres.get_uri()}&table={name[-39:]}",
             "qdrant": f"qdrant:{folder}/qdrant/{name}",
             "milvus": f"milvus:{folder}/notes.db/{name}",
         }[kind]
@@ -381,7 +381,21 @@ def test_a_build_that_wrote_nothing_leaves_nothing(address):
     stop_a_build(address)
     with pytest.raises(IndexFolderError, match="there is no index at"):
         open_store(address)
-    assert passing(build(address)) == {*TEXTS}
+    store = build(address)
+    empty = pytest.raises(DataError, match="the corpus holds no documents")
+    with empty, create(address, replace=True):
+        pass
+    assert passing(store) == passing(open_store(address)) == {*TEXTS}
+
+
+def test_a_store_whose_documents_were_deleted_is_searched(address):
+    store = build(address)
+    store.delete([*TEXTS])
+    assert (store.n_documents, reader_of(store).sample(3), nearest(store, "x")) == (0, [], [])
+    [ranked] = reader_of(store).words([["moth"]], 3, EVERYTHING)
+    assert len(ranked.rows) == 0
+    add(store, TEXTS)
+    assert passing(store) == {*TEXTS}
 
 
 def test_ways_to_search_and_types_of_vectors(address):

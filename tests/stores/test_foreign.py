@@ -28,7 +28,7 @@ from boolattn.query.plan import plan_queries
 from boolattn.query.syntax import parse
 from boolattn.search import BooleanRetriever, Searcher
 from boolattn.stores.arrays import ArrayCollection
-from boolattn.stores.foreign import CANDIDATES, Collection, ForeignStore, Neighbours
+from boolattn.stores.foreign import CANDIDATES, Collection, ForeignStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant_collection import QdrantCollection
 from boolattn.stores.postgres.collection import PostgresCollection
@@ -97,7 +97,7 @@ class Small(Collection):
         rows = [row for row, values in enumerate(ROWS) if self._passes(values, conditions)]
         order = np.argsort(-(queries @ self._vectors[rows].T), axis=1, kind="stable")[:, :n]
         chosen = [[rows[place] for place in own] for own in order]
-        return [Neighbours(own, self._vectors[own]) for own in chosen]
+        return [self.vectors(own) for own in chosen]
 
     def vectors(self, ids):
         return {name: self._vectors[name] for name in ids if name in range(len(ROWS))}
@@ -190,9 +190,11 @@ def test_a_store_answers_as_an_index_does(store, retriever, shared):
 
 def test_a_store_gives_vectors_of_its_ids(store, vectors):
     found = store.nearest(vectors[:1], 3)[0]
-    own = store.vectors(found.ids)
-    np.testing.assert_allclose([own[name] for name in found.ids], found.vectors, atol=1e-6)
-    assert set(store.rows(found.ids)) == set(found.ids)
+    own = store.vectors([*found])
+    assert own.keys() == found.keys()
+    for name, vector in found.items():
+        np.testing.assert_allclose(own[name], vector, atol=1e-6)
+    assert store.rows([*found]).keys() == found.keys()
 
 
 def test_words_that_an_operand_must_not_have(store, retriever):
@@ -411,7 +413,7 @@ def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
     assert len(found.hits) == 21
     with pytest.raises(QueryError, match="no column 'colour'; there are: id, title"):
         own.search("moths", filters={"colour": "red"})
-    with pytest.raises(ConfigError, match="vector='x': no column 'x' of this kind"):
+    with pytest.raises(ConfigError, match="has no vector 'x'; there are: 'e'"):
         PostgresCollection(address, "halves", vector="x")
 
 

@@ -4,8 +4,8 @@
 to. ``address`` chooses the class of an address, and ``writer`` encodes documents for any of them.
 
 - ``local``: a folder; segments of documents and vectors, words in tantivy, a manifest.
-- ``postgres``: tables of one schema; filters, neighbours and BM25+ in SQL.
-- ``points``: Qdrant and Milvus, a point for each passage; ``PointDatabase`` is what differs.
+- ``points``: databases with a point for each passage; ``PointDatabase`` is what differs between
+  Qdrant and Milvus, and ``postgres``, which filters, finds neighbours and adds BM25+ up in SQL.
 - ``foreign``: a collection that someone else filled, of any of these or an array, only read.
 
 What all of them store of a document is in ``batches``, ``values`` and ``analysis``; what they are

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.errors import MissingDataError
 from boolattn.query.lexicon import find_cues
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Analyzer = Any
 
+Term = TypeVar("Term", str, int)  # itself, or its number
 #: Of BM25+; DELTA is what having a word or a kind counts, beside at most 2.2 for how often a word
 #: is in how short a text. It was chosen on validation data (docs/composition.md).
 K1, B, DELTA = 1.2, 0.75, 2.0
@@ -108,7 +109,7 @@ def term_counts(text: str) -> Counter[str]:
     return Counter(analyzer().analyze(spaced(text)))
 
 
-def term_weights(counts: Mapping[str, int], mean_length: float) -> dict[str, float]:
+def term_weights(counts: Mapping[Term, int], mean_length: float) -> dict[Term, float]:
     """Return what each term of a document counts in BM25+, but for its rarity.
 
     >>> term_weights({"moth": 2}, 2.0)

@@ -13,14 +13,14 @@ from boolattn.scoring.exact import exact_search
 from boolattn.settings import checked
 from boolattn.stores.base import similarities
 from boolattn.stores.filters import RANGES
-from boolattn.stores.foreign import COSINE, L2, Collection, Neighbours, check_metric
+from boolattn.stores.foreign import COSINE, L2, Collection, check_metric
 from boolattn.stores.values import filter_hash, flatten, is_number, items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from boolattn.stores.filters import Condition
-    from boolattn.stores.foreign import Array, Row
+    from boolattn.stores.foreign import Array, Row, Vectors
 
 
 class ArrayCollection(Collection):
@@ -30,8 +30,6 @@ class ArrayCollection(Collection):
         vectors: Shape ``(rows, dim)``.
         rows: A mapping for each vector; the id of a row is its place.
         metric: How vectors are compared.
-        text: The field with the text.
-        title: The field with the title.
     """
 
     @checked
@@ -65,22 +63,19 @@ class ArrayCollection(Collection):
 
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Neighbours]:
-        """Compare with every row."""
+    ) -> list[Vectors]:
         passing = [number for number, row in enumerate(self._rows) if _passes(row, conditions)]
         chosen, vectors = np.array(passing, np.int64), self._vectors
         compare = _minus_l2 if self.metric == L2 else similarities
         if len(chosen) < len(vectors):
             vectors = vectors[chosen]
         rows = chosen[exact_search(queries, vectors, n, compare).rows]
-        return [Neighbours(numbers.tolist(), self._vectors[numbers]) for numbers in rows]
+        return [self.vectors(numbers.tolist()) for numbers in rows]
 
-    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
-        """Return vectors by their places."""
+    def vectors(self, ids: Sequence[Any]) -> Vectors:
         return {number: self._vectors[number] for number in ids if number in self._numbers}
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        """Return rows by their places."""
         return {number: self._rows[number] for number in ids if number in self._numbers}
 
 

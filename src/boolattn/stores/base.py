@@ -287,7 +287,6 @@ class ServerStore(Store, Reader):
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
-        """Return the store itself."""
         yield self
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from boolattn.stores.base import ServerStore, similarities
 from boolattn.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Collection as Names
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
     Row = Mapping[str, Any]
+    Vectors = dict[Any, NDArray[np.float32]]  # by id
     #: Ids and scores, best first.
     Scored = tuple[list[Any], list[float]]
 
@@ -45,29 +47,26 @@ CANDIDATES = 150
 _TOLERANCE = 0.01
 
 
-class Neighbours(NamedTuple):
-    """The nearest rows of one vector, best first."""
-
-    ids: list[Any]
-    vectors: Array  # Shape ``(rows, dim)``
-
-
 class Collection(ABC):
-    """A collection of any database, array or library."""
+    """A collection of any database, array or library.
+
+    ``text`` and ``title`` name the fields with the text and the title of a row. A ``timeout`` is
+    the seconds that an answer may take.
+    """
 
     name: str  # says in errors which it is
     metric: str  # one of METRICS
     dimension: int  # length of a vector
-    text: str = ""  # the field with the text; empty: the first of TEXTS that a row has
-    title: str = "title"  # the field with the title
+    text: str = ""  # empty: the first of TEXTS that a row has
+    title: str = "title"
     limit: int | None = None  # maximum number of neighbours of one search
     has_words: bool = False  # whether the collection has a word index of its own
 
     @abstractmethod
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Neighbours]:
-        """Return the ``n`` nearest rows of each query that meet the conditions.
+    ) -> list[Vectors]:
+        """Return the ``n`` nearest rows of each query that meet the conditions, best first.
 
         A row without a vector is never found.
         """
@@ -83,18 +82,21 @@ class Collection(ABC):
         return int(text) if text.isdecimal() else text
 
     @abstractmethod
-    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
+    def vectors(self, ids: Sequence[Any]) -> Vectors:
         """Return the vectors of rows by id; those of unknown ids are absent."""
 
     @abstractmethod
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
         """Return rows by id, without their vectors; those of unknown ids are absent."""
 
-    def neighbours(self, pairs: Iterable[tuple[Any, Any]]) -> Neighbours:
-        """Return ids with their vectors, but for those without one."""
-        known = {name: vector for name, vector in pairs if vector is not None}
-        vectors = np.asarray([*known.values()], np.float32)
-        return Neighbours([*known], vectors.reshape(len(known), self.dimension))
+    def choose(self, option: str, name: str, names: Names[str]) -> str:
+        """Return the field that an option names, or the only one."""
+        if not name and len(names) == 1:
+            [name] = names
+        if name not in names:
+            shown = ", ".join(map(repr, names)) or "none"
+            raise ConfigError(f"{self.name} has no {option} {name!r}; there are: {shown}")
+        return name
 
 
 class ForeignStore(ServerStore):
@@ -122,14 +124,13 @@ class ForeignStore(ServerStore):
         )
         self._collection, self._is_dot = collection, collection.metric == DOT
         self._ids: list[Any] = []
-        self._numbers: dict[Any, int] = {}
+        self._numbers: dict[str, int] = {}
         self._vectors: dict[int, Array] = {}
         self._documents: dict[int, Document | None] = {}
         self._required: set[Condition] = set()
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
-        """Begin a search, with numbers of its own."""
         yield ForeignStore(self._collection)
 
     def adding(self, *, replace_old: bool = False) -> Any:  # noqa: ANN401
@@ -137,15 +138,12 @@ class ForeignStore(ServerStore):
         raise ConfigError(f"{self.label} is only read; make an index of it with boolattn index")
 
     def delete(self, _ids: Iterable[str]) -> None:
-        """Refuse: the collection belongs to someone else."""
         self.adding()
 
     def info(self) -> dict[str, Any]:
-        """Return the collection's name and metric too."""
         return {"collection": self.label, "metric": self._collection.metric, **super().info()}
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
-        """Ask for neighbours with their vectors."""
         self.check_length(vectors)
         asked = min(n + len(where.without), self.limit or sys.maxsize)
         # The length of a vector counts for the inner product alone.
@@ -153,8 +151,7 @@ class ForeignStore(ServerStore):
         answers = self._collection.nearest(queries, asked, self._conditions(where))
         ranked = []
         for query, answer in zip(vectors, answers, strict=True):
-            keys = self._numbered(answer.ids)
-            self._remember(keys, answer.vectors)
+            keys = self._remember(answer)
             keys = keys[~np.isin(keys, where.without)][:n]
             scores = self.similarities(query[None], keys)[0]
             order = np.argsort(-scores, kind="stable")
@@ -162,10 +159,8 @@ class ForeignStore(ServerStore):
         return ranked
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
-        """Compare rows, whose vectors are read where they are not known yet."""
         if missing := [self._ids[key] for key in keys.tolist() if key not in self._vectors]:
-            read = self._collection.vectors(missing)
-            self._remember(self._numbered([*read]), np.array([*read.values()], np.float32))
+            self._remember(self._collection.vectors(missing))
         # A row without a vector is like nothing.
         rows = np.zeros((len(keys), self.settings.dimension), np.float32)
         for row, key in enumerate(keys.tolist()):
@@ -173,7 +168,6 @@ class ForeignStore(ServerStore):
         return similarities(vectors, rows)
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
-        """Ask the collection's own word index, which analyses the terms in its own way."""
         n = min(n, self.limit or n)
         asked = [" ".join(term for term in terms if not is_tag(term)) for terms in queries]
         texts = [text for text in asked if text]
@@ -199,7 +193,6 @@ class ForeignStore(ServerStore):
             )
 
     def no_words(self) -> ConfigError:
-        """Return the error that the collection has no word index."""
         return ConfigError(
             f"{self.label} has no words of its own: leave out hybrid, or make an index of it with "
             "boolattn index"
@@ -215,17 +208,16 @@ class ForeignStore(ServerStore):
         return dict(zip(ids, keys.tolist(), strict=True))
 
     def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        """Return the vectors of rows."""
         read = self._collection.vectors([self._collection.key(name) for name in ids])
         named = {str(name): vector for name, vector in read.items()}
         return named if self._is_dot else {name: unit(vector) for name, vector in named.items()}
 
     def documents(self, keys: Keys) -> list[Document | None]:
-        """Read rows, each once."""
         if missing := [key for key in keys.tolist() if key not in self._documents]:
-            rows = self._collection.rows([self._ids[key] for key in missing])
+            read = self._collection.rows([self._ids[key] for key in missing])
+            rows = {str(name): row for name, row in read.items()}
             for key in missing:
-                row = rows.get(self._ids[key])
+                row = rows.get(str(self._ids[key]))
                 self._documents[key] = None if row is None else self._document(key, row)
         return [self._documents[key] for key in keys.tolist()]
 
@@ -242,14 +234,19 @@ class ForeignStore(ServerStore):
         return Document(id=str(self._ids[key]), text=text, title=title, metadata=values)
 
     def _numbered(self, ids: Sequence[Any]) -> Keys:
-        """Return the numbers of rows; new ones get the next numbers."""
-        for name in ids:
-            if name not in self._numbers:
-                self._numbers[name] = len(self._ids)
-                self._ids.append(name)
-        return np.array([self._numbers[name] for name in ids], np.int64)
+        """Return the numbers of rows; new ones get the next numbers.
 
-    def _remember(self, keys: Keys, vectors: Array) -> None:
+        A query may name a row by a text, and the collection by a number.
+        """
+        for name in ids:
+            if str(name) not in self._numbers:
+                self._numbers[str(name)] = len(self._ids)
+                self._ids.append(name)
+        return np.array([self._numbers[str(name)] for name in ids], np.int64)
+
+    def _remember(self, read: Vectors) -> Keys:
+        """Keep the vectors of rows for this search; return their numbers."""
+        keys, vectors = self._numbered([*read]), np.array([*read.values()], np.float32)
         if not np.isfinite(vectors).all():
             raise ServerError(f"{self.label} gives vectors that are not finite")
         if self._collection.metric == L2 and len(vectors):
@@ -262,6 +259,7 @@ class ForeignStore(ServerStore):
                 )
         rows = vectors if self._is_dot or not len(vectors) else unit(vectors)
         self._vectors.update(zip(keys.tolist(), rows, strict=True))
+        return keys
 
 
 def check_metric(name: str, metric: str) -> str:

@@ -102,6 +102,11 @@ def no_index(address: object) -> IndexFolderError:
     return IndexFolderError(f"there is no index at {address}; {remedy}")
 
 
+def no_documents() -> DataError:
+    """Return the error that a corpus is empty."""
+    return DataError("the corpus holds no documents, so there is nothing to index")
+
+
 def check_model(
     label: str, settings: StoreSettings, fingerprint: str, digests: Mapping[str, str]
 ) -> None:

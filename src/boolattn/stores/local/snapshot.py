@@ -48,12 +48,10 @@ class Snapshot(Reader):
         return {name for name, stamp in now.items() if stamp != self.stamps.get(name)}
 
     def count(self, where: Filter) -> int:
-        """Count the documents that pass a filter."""
         mask = self.mask(where)
         return self.rows.n_documents if mask is None else int(mask.sum())
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
-        """Return the nearest documents: several rows of one may be among the nearest rows."""
         self.check_length(vectors)
         mask, n_rows, limit = self.mask(where), n, len(self.rows)
         if mask is not None and self.rows.has_passages:
@@ -74,7 +72,6 @@ class Snapshot(Reader):
             n_rows = min(4 * n_rows, limit)
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
-        """Compare the best rows of given documents."""
         self.check_length(vectors)
         rows, firsts = self.rows.of_documents(keys)
         return self._best_of(similarities(vectors, self.rows.vectors(rows)), firsts)
@@ -86,7 +83,6 @@ class Snapshot(Reader):
         return np.asarray(np.maximum.reduceat(products, firsts, axis=1), np.float32)
 
     def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
-        """Compare every document."""
         self.check_length(vectors)
         scores = self._best_of(ExactVectors(self.rows).scores(vectors), self.rows.first_rows[:-1])
         if (mask := self.mask(where)) is None:
@@ -95,7 +91,6 @@ class Snapshot(Reader):
         return keys, scores[:, keys]
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
-        """Search the words."""
         mask = self.mask(where)
         return [self._word_index.search(terms, n, mask) for terms in queries]
 
@@ -104,7 +99,6 @@ class Snapshot(Reader):
         return [self._word_index.frequency(term) for term in terms]
 
     def similar_words(self, word: str, n_errors: int) -> list[str]:
-        """Look for documents with a similar word."""
         keys = self._word_index.similar(word, n_errors)
         return [f"{d.title}\n{d.text}" for d in self.documents(keys) if d]
 
@@ -115,33 +109,27 @@ class Snapshot(Reader):
         return self._words.claims(terms, keys)
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
-        """Compare the columns of a field."""
         mask: Mask = self._passes(condition)[keys]
         return mask
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
-        """Look up hashed ids."""
         return self.rows.find(ids)
 
     def passages(self, keys: Keys) -> dict[int, Passages]:
-        """Read the rows of documents."""
         rows, firsts = self.rows.of_documents(keys)
         vectors = np.split(self.rows.vectors(rows), firsts[1:])
         pairs = zip(keys.tolist(), vectors, strict=False)  # of no keys there is an empty array
         return {key: Passages(self.rows.spans(key), array) for key, array in pairs}
 
     def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        """Read nothing where no document has several."""
         if not self.rows.has_passages:
             return [None] * len(keys)
         return super().best_passages(vector, keys)
 
     def documents(self, keys: Keys) -> list[Document | None]:
-        """Read documents."""
         return [self.rows.document(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
-        """Return the fields, with the ranges of their columns."""
         if not self._fields:
             for name in self.rows.names():
                 ranges = [[f"{column}:{name}" for column in pair] for pair in NUMBERS]
@@ -149,13 +137,11 @@ class Snapshot(Reader):
         return self._fields
 
     def sample(self, n: int) -> list[Document]:
-        """Read documents at equal distances."""
         keys = np.flatnonzero(self.rows.live)
         chosen = np.unique(np.linspace(0, max(len(keys), 1) - 1, n).astype(int))
         return [self.rows.document(key) for key in keys[chosen[: len(keys)]].tolist()]
 
     def value_counts(self, name: str, n: int) -> ValueCounts:
-        """Count the values of a field in its columns."""
         hashes, numbers = self.rows.hashes(name)
         is_live = (hashes != 0) & self.rows.live[numbers]
         hashes, numbers = hashes[is_live], numbers[is_live]

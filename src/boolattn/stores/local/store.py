@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import BoolattnError, DataError, IndexFolderError
+from boolattn.errors import BoolattnError, IndexFolderError
 from boolattn.stores.base import Draft, Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local import segments as storage
@@ -21,7 +21,7 @@ from boolattn.stores.local.manifest import Manifest, check_files, describe, read
 from boolattn.stores.local.snapshot import Snapshot
 from boolattn.stores.local.vectors import faiss_module, write_graph
 from boolattn.stores.local.words import write_words
-from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids
+from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -81,7 +81,7 @@ class LocalStore(Store):
             draft = LocalDraft(folder, Manifest(settings=settings, generation=generation))
             yield draft
             if not draft.segments:
-                raise DataError("the corpus holds no documents, so there is nothing to index")
+                raise no_documents()
             draft.finish(draft.base)
 
     @property
@@ -119,7 +119,6 @@ class LocalStore(Store):
             self._open(self.manifest)
 
     def refresh(self) -> bool:
-        """Open the store again if another process changed it; return whether it did."""
         manifest = read_manifest(self.folder)
         if manifest == self.manifest:
             return False
@@ -165,7 +164,6 @@ class LocalStore(Store):
         self._open(manifest)
 
     def info(self) -> dict[str, Any]:
-        """Return sizes and settings."""
         manifest = self.manifest
         return {
             "documents": manifest.n_documents,
@@ -191,7 +189,6 @@ class LocalDraft(Draft):
         self.sample: Callable[[Sequence[str]], Array] | None = None
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        """Look ids up in the store that is added to."""
         return set() if self._rows is None else set(self._rows.find(ids))
 
     def has(self, batch: Batch) -> bool:
@@ -202,7 +199,6 @@ class LocalDraft(Draft):
         return segment is not None
 
     def write(self, batch: Batch, vectors: Array) -> None:
-        """Write a segment."""
         name, precision = self._name(batch), self.base.settings.precision
         self._append(batch, storage.write_segment(self._folder, name, batch, vectors, precision))
 

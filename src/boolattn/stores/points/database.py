@@ -66,7 +66,7 @@ class Point:
     asserted: Sequence[str] = ()  # terms, the most frequent ones first
     #: What only heads have.
     denied: Sequence[str] = ()
-    words: dict[int, float] = field(default_factory=dict)  # weights by :func:`term_index`
+    words: dict[int, int] = field(default_factory=dict)  # counts by :func:`term_index`
     id: str = ""
     n_passages: int = 0
     body: str = "{}"  # JSON
@@ -91,6 +91,8 @@ class PointDatabase(ABC):
     limit: int | None = None  # maximum number of results of one search
     has_idf: bool = False  # whether the database itself multiplies weights of words by rarity
     is_exact: bool = False  # whether a search compares every point, whatever the settings say
+    has_contains: bool = False  # whether it can look for a part of a value
+    mean_length: float = 1.0  # of documents, where words are weighted when they are written
     precisions: Sequence[str]  # how vectors can be stored
 
     @abstractmethod
@@ -101,6 +103,14 @@ class PointDatabase(ABC):
         other = copy.copy(self)
         other.collection = collection
         return other
+
+    @contextmanager
+    def writing(self, *, is_build: bool = False) -> Iterator[Self]:
+        """Yield the database to write to: all of it at once, where there are transactions.
+
+        A build is written in several.
+        """
+        yield self
 
     @abstractmethod
     def target(self) -> str:
@@ -208,6 +218,23 @@ class PointDatabase(ABC):
         if waiting:
             self.insert(waiting)
 
+    def points(self, keys: Iterable[int]) -> dict[int, list[int]]:
+        """Return the points of each document, in order."""
+        if not self.settings.passages:
+            return {key: [key] for key in keys}
+        rows = self.get(keys, ["id", "version", "n_passages"])
+        return {
+            key: [key, *passage_keys(row["id"], row["version"], row["n_passages"])]
+            for key, row in rows.items()
+        }
+
+    def similarities(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+        """Return the similarities of documents to vectors: those of their best points."""
+        points = self.points(keys)
+        scores = self.scores(vectors, [point for listed in points.values() for point in listed])
+        known = {key: [scores[p] for p in listed if p in scores] for key, listed in points.items()}
+        return {key: np.max(rows, axis=0) for key, rows in known.items() if rows}
+
     def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
         """Return the similarities of points to vectors; by default the points are read."""
         rows = self.get(keys, [], with_vectors=True)
@@ -219,10 +246,13 @@ class PointDatabase(ABC):
 
     def read_state(self) -> State:
         """Read what the store says of itself."""
-        row = self.get([STATE], ["body"]).get(STATE, {})
-        state: State = row.get("body") or {}
-        check_format(self.label, state.get("format"), FORMAT)
-        return state
+        return self.checked_state(self.get([STATE], ["body"]).get(STATE, {}).get("body"))
+
+    def checked_state(self, state: object) -> State:
+        """Refuse a state of another format."""
+        known: State = state if isinstance(state, dict) else {}
+        check_format(self.label, known.get("format"), FORMAT)
+        return known
 
     def write_state(self, state: State) -> None:
         """Write what the store says of itself."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boolattn.errors import DataError, IndexFolderError, ServerError
-from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import Draft
 from boolattn.stores.batches import document_numbers, document_tags, document_terms
 from boolattn.stores.filters import NUMBERS, Field, Filter
@@ -23,7 +23,7 @@ from boolattn.stores.points.database import (
     term_index,
     warned,
 )
-from boolattn.stores.settings import check_resumed
+from boolattn.stores.settings import check_resumed, no_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +57,6 @@ class PointDraft(Draft):
         self.is_empty = not self._is_resumed
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        """Look ids up; a build has none but its own."""
         return set() if self._is_build else {*self._versions(ids)}
 
     def has(self, batch: Batch) -> bool:
@@ -98,6 +97,8 @@ class PointDraft(Draft):
     def finish(self) -> None:
         """Remove what a stopped build wrote and this one did not; count the documents."""
         database, start = self._database, 1
+        if not self._n_documents:
+            raise no_documents()
         database.finish()
         n_written = database.count(Filter())
         while n_written > self._n_documents and (keys := database.heads(start, _PAGE)):
@@ -121,10 +122,9 @@ class PointDraft(Draft):
     ) -> list[Point]:
         """Return the points of a document, its head first."""
         document, spans = batch.documents[number], batch.spans[number]
-        key, weights, mean = key_of(document.id), dict[int, float](), self._state["mean_length"]
-        if self._database.settings.words:
-            for term, weight in term_weights(terms.counts, mean).items():
-                weights[term_index(term)] = weights.get(term_index(term), 0.0) + weight
+        key, words = key_of(document.id), Counter[int]()
+        for term, count in terms.counts.items() if self._database.settings.words else ():
+            words[term_index(term)] += count
         numbers = document_numbers(document.metadata)
         head = Point(
             key=key,
@@ -136,7 +136,7 @@ class PointDraft(Draft):
             numbers={number_key(name): value for name, value in numbers.items()},
             asserted=sorted(terms.asserted, key=lambda term: -max(terms.counts[term], 1)),
             denied=terms.denied,
-            words=weights,
+            words=words,
             id=document.id,
             n_passages=len(spans),
             body=f'{{"document":{batch.lines[number].decode()},"spans":{json.dumps(spans)}}}',
@@ -179,6 +179,7 @@ class PointDraft(Draft):
             mean = self._state["mean_length"] or float(np.mean(lengths)) or 1.0
             self._state = {**self._state, "fields": fields, "mean_length": mean}
             self._database.write_state(self._state)
+        self._database.mean_length = self._state["mean_length"]
         for name, spans in fields.items():
             for span, old, pair in zip(spans, before.get(name, Field()), NUMBERS, strict=True):
                 for column in pair if span and not old else ():

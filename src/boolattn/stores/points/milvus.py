@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError, ServerError
+from boolattn.stores.analysis import term_weights
 from boolattn.stores.batches import MAX_TAGS, tag_condition
 from boolattn.stores.filters import RANGES, SIGNS
 from boolattn.stores.points.database import (
@@ -77,7 +78,6 @@ class MilvusDatabase(PointDatabase):
         return list(self.call("query", self.collection, filter=test, output_fields=names))
 
     def target(self) -> str:
-        """Look the alias up; a file that is not there stays so."""
         if self._is_file and not Path(self._target).exists():
             return ""
         self.names()  # a server that does not answer is an error
@@ -87,11 +87,9 @@ class MilvusDatabase(PointDatabase):
             return ""
 
     def names(self) -> list[str]:
-        """Return the names of all collections."""
         return list(self.call("list_collections"))
 
     def create(self) -> None:
-        """Make the collection."""
         settings, is_lite = self.settings, self._is_lite()
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("key", DataType.INT64, is_primary=True)
@@ -126,16 +124,13 @@ class MilvusDatabase(PointDatabase):
         self.connection.load(self.collection)
 
     def switch(self, old: str) -> None:
-        """Change the alias."""
         method = "alter_alias" if old else "create_alias"
         self.call(method, collection_name=self.collection, alias=self.name)
 
     def drop(self, collection: str) -> None:
-        """Remove a collection."""
         self.call("drop_collection", collection)
 
     def dimension(self) -> int:
-        """Return the length of the vectors."""
         fields = self.call("describe_collection", self.collection)["fields"]
         lengths = {field["name"]: field["params"].get("dim", 0) for field in fields}
         return int(lengths.get(VECTOR, 0))
@@ -149,7 +144,7 @@ class MilvusDatabase(PointDatabase):
         zeros = np.zeros(self.settings.dimension, self._type)
         vector = zeros if point.vector is None else point.vector.astype(self._type)
         row |= {"body": bodies[0], "chunks": len(bodies), VECTOR: vector}
-        row[WORDS] = dict(point.words) or _NO_TERM
+        row[WORDS] = term_weights(point.words, self.mean_length) or _NO_TERM
         if not self.settings.words:
             del row[WORDS]
         nothing = {"part": NO_PASSAGE, "tags": [], "numbers": {}, "asserted": [], "denied": []}
@@ -163,13 +158,11 @@ class MilvusDatabase(PointDatabase):
         return np.float16 if self.settings.precision == "float16" else np.float32
 
     def insert(self, rows: list[Row]) -> None:
-        """Write rows."""
         self.call("upsert", self.collection, rows)
 
     def get(
         self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False
     ) -> dict[int, Row]:
-        """Read rows; where a body is too long for one, the rest of it."""
         fields = {"key", *names} | ({VECTOR} if with_vectors else set())
         rows = self._get(keys, [*fields, *(("version", "chunks") if "body" in names else ())])
         if with_vectors:
@@ -195,7 +188,6 @@ class MilvusDatabase(PointDatabase):
     def search(
         self, field: str, vectors: Sequence[Any], n: int, where: Filter
     ) -> list[list[Match]]:
-        """Search; words are those of heads."""
         is_graph = field == VECTOR and self.settings.vectors == "hnsw"
         params = {"ef": max(n, CANDIDATES)} if is_graph else {}
         data = [*vectors] if field == WORDS else [vector.astype(self._type) for vector in vectors]
@@ -207,7 +199,6 @@ class MilvusDatabase(PointDatabase):
         return [[Match(**hit["entity"], score=hit["distance"]) for hit in hits] for hits in answers]
 
     def count(self, where: Filter | None, term: str = "") -> int:
-        """Count rows."""
         test = _PASSAGES if where is None else _expression(where, _HEADS)
         if term:
             text = _literal(term)
@@ -215,7 +206,6 @@ class MilvusDatabase(PointDatabase):
         return int(self.query(test, ["count(*)"])[0]["count(*)"])
 
     def passing(self, keys: Sequence[int], where: Filter) -> set[int]:
-        """Query by key."""
         return {*self._get(keys, ["key"], _expression(where, _HEADS))}
 
     def heads(self, start: int, n: int) -> list[int]:
@@ -229,11 +219,9 @@ class MilvusDatabase(PointDatabase):
             share *= 2
 
     def delete(self, keys: Collection[int]) -> None:
-        """Delete rows by key."""
         self.call("delete", self.collection, ids=[*keys])
 
     def remove_rest(self, documents: Collection[int], versions: Collection[str]) -> None:
-        """Delete by a filter."""
         test = f"document in {[*documents]} and part != 0"
         test += f" and version not in {_literal([*versions])}" if versions else ""
         self.call("delete", self.collection, filter=test)

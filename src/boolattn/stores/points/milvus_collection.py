@@ -15,10 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import ConfigError, MissingDataError, QueryError, ServerError
+import numpy as np
+
+from boolattn.errors import MissingDataError, QueryError, ServerError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, check_metric
+from boolattn.stores.foreign import COSINE, DOT, L2, Collection, check_metric
 from boolattn.stores.points.database import CANDIDATES, one_line
 
 try:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from boolattn.stores.filters import Condition
-    from boolattn.stores.foreign import Array, Row, Scored
+    from boolattn.stores.foreign import Array, Row, Scored, Vectors
 
     Client = Any
 
@@ -111,11 +113,8 @@ class MilvusCollection(Collection):
         client: A ``MilvusClient``, an address, or the path of a file.
         collection: Its name.
         vector: The field with the vectors; left out, the only one.
-        text: The field with the text.
-        title: The field with the title.
         words: The field that a BM25 function fills; left out, the only one.
         where: An expression of Milvus that every row must meet.
-        timeout: Seconds that an answer may take.
     """
 
     limit = LIMIT
@@ -139,37 +138,27 @@ class MilvusCollection(Collection):
         about = self._call("describe_collection", collection)
         self._types = {f["name"]: getattr(f["type"], "name", "") for f in about["fields"]}
         lengths = {f["name"]: int(f["params"].get("dim", 0)) for f in about["fields"]}
-        self._vector = self._field("vector", vector, [name for name in lengths if lengths[name]])
+        self._vector = self.choose("vector", vector, [name for name in lengths if lengths[name]])
         self.dimension = lengths[self._vector]
         [self._key] = (f["name"] for f in about["fields"] if f.get("is_primary"))
         functions = [f for f in about.get("functions") or () if int(f["type"]) == _BM25]
         filled = [name for function in functions for name in function["output_field_names"]]
-        self._words = self._field("words", words, filled)
+        self._words = self.choose("words", words, filled) if words or len(filled) == 1 else ""
         self.has_words = bool(self._words)
         index = self._call("describe_index", collection, self._vector) or {}
         metric = str(index.get("metric_type", "COSINE"))
         self.metric = check_metric(self.name, _METRICS.get(metric, metric))
 
-    def _field(self, option: str, name: str, names: list[str]) -> str:
-        """Return a field that was named, or the only one."""
-        kind = "a field that a BM25 function fills" if option == "words" else "a vector"
-        if name not in names and (name or (option == "vector" and len(names) != 1)):
-            there = ", ".join(names) or "none"
-            raise ConfigError(f"{self.name}: {option}={name!r} must be {kind}; there are: {there}")
-        return name or (names[0] if len(names) == 1 else "")
-
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Neighbours]:
-        """Search the collection, all queries in one request."""
+    ) -> list[Vectors]:
         effort = {"ef": max(n, CANDIDATES)}
         answers = self._search(self._vector, [*queries], n, conditions, params=effort)
-        return [self._neighbours(answer) for answer in answers]
+        return [self._vectors(answer) for answer in answers]
 
     def words(
         self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
     ) -> list[Scored]:
-        """Search by the collection's own BM25 function, all texts in one request."""
         answers = self._search(self._words, [*texts], n, conditions, metric_type="BM25")
         # Milvus Lite gives the scores below zero.
         return [
@@ -178,17 +167,14 @@ class MilvusCollection(Collection):
         ]
 
     def key(self, text: str) -> Any:  # noqa: ANN401 - an int, or a text
-        """Return the id that a text is."""
         return text if self._types[self._key] == "VARCHAR" else super().key(text)
 
-    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
-        """Return vectors by id."""
+    def vectors(self, ids: Sequence[Any]) -> Vectors:
         names = [self._key, self._vector]
         rows = self._call("get", self._collection, [*ids], output_fields=names)
-        return dict(zip(*self._neighbours(rows), strict=True))
+        return self._vectors(rows)
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        """Return all other fields by id."""
         hidden = (self._vector, self._words)
         return {
             row[self._key]: {name: value for name, value in row.items() if name not in hidden}
@@ -206,8 +192,8 @@ class MilvusCollection(Collection):
         options["filter"] = " and ".join(tests)
         return list(self._call("search", self._collection, **options))
 
-    def _neighbours(self, rows: Sequence[Any]) -> Neighbours:
-        return self.neighbours((row[self._key], row[self._vector]) for row in rows)
+    def _vectors(self, rows: Sequence[Any]) -> Vectors:
+        return {row[self._key]: np.array(row[self._vector], np.float32) for row in rows}
 
 
 def _test(condition: Condition, type_name: str) -> str:

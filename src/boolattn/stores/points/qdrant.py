@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.stores.analysis import term_weights
 from boolattn.stores.batches import tag_condition
 from boolattn.stores.filters import RANGES, Filter
 from boolattn.stores.points.database import (
@@ -53,7 +54,6 @@ class QdrantDatabase(PointDatabase):
         return self.connection.call(method, self.collection, *values, **options)
 
     def target(self) -> str:
-        """Look the alias up; a folder that is not there stays so."""
         folder = self.connection.folder
         if folder is not None and not (folder / "meta.json").exists():
             return ""
@@ -61,11 +61,9 @@ class QdrantDatabase(PointDatabase):
         return next((a.collection_name for a in aliases if a.alias_name == self.name), "")
 
     def names(self) -> list[str]:
-        """Return the names of all collections."""
         return [listed.name for listed in self.connection.call("get_collections").collections]
 
     def create(self) -> None:
-        """Make the collection, and index its payload."""
         settings = self.settings
         vector = models.VectorParams(size=settings.dimension, distance=models.Distance.DOT)
         if settings.precision == "float16":
@@ -92,7 +90,6 @@ class QdrantDatabase(PointDatabase):
             time.sleep(1)
 
     def switch(self, old: str) -> None:
-        """Change the alias."""
         alias = models.CreateAlias(collection_name=self.collection, alias_name=self.name)
         changes: list[Model] = [models.CreateAliasOperation(create_alias=alias)]
         if old:
@@ -101,32 +98,27 @@ class QdrantDatabase(PointDatabase):
         self.connection.call("update_collection_aliases", changes)
 
     def drop(self, collection: str) -> None:
-        """Remove a collection."""
         self.connection.call("delete_collection", collection)
 
     def dimension(self) -> int:
-        """Return the length of the vectors of that name."""
         params = self.call("get_collection").config.params.vectors
         vector = params.get(VECTOR) if isinstance(params, dict) else None
         return int(vector.size) if vector is not None and vector.distance == "Dot" else 0
 
     def rows(self, point: Point) -> list[Model]:
-        """Return a point of Qdrant's; the state has no vectors."""
         payload = {**vars(point), "body": json.loads(point.body)}
         key, vector, words = payload.pop("key"), payload.pop("vector"), payload.pop("words")
         named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
         if words:
-            named[WORDS] = _sparse(words)
+            named[WORDS] = _sparse(term_weights(words, self.mean_length))
         return [models.PointStruct(id=key, vector=named, payload=payload)]
 
     def insert(self, rows: list[Model]) -> None:
-        """Write points."""
         self.call("upsert", rows)
 
     def get(
         self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False
     ) -> dict[int, Row]:
-        """Read points with some fields of their payload."""
         if not (wanted := [*keys]):
             return {}
         vectors, rows = [VECTOR] if with_vectors else False, {}
@@ -139,7 +131,6 @@ class QdrantDatabase(PointDatabase):
     def search(
         self, field: str, vectors: Sequence[Any], n: int, where: Filter
     ) -> list[list[Match]]:
-        """Search; without passages the payload is not read."""
         is_dense = field == VECTOR
         queries = [vector.tolist() if is_dense else _sparse(vector) for vector in vectors]
         options: dict[str, Any] = {"using": field, "filter": _filter(where), "limit": n}
@@ -172,7 +163,6 @@ class QdrantDatabase(PointDatabase):
         return scores
 
     def count(self, where: Filter | None, term: str = "") -> int:
-        """Count heads, or all points but the state."""
         if where is None:
             return int(self.call("count", exact=True).count) - 1
         either = [_any_of("asserted", [term]), _any_of("denied", [term])]
@@ -180,7 +170,6 @@ class QdrantDatabase(PointDatabase):
         return int(self.call("count", _filter(where, *further), exact=True).count)
 
     def passing(self, keys: Sequence[int], where: Filter) -> set[int]:
-        """Search without a vector."""
         options = {"filter": _filter(where, _has_id(keys)), "with_payload": False}
         [points] = self.connection.search(self.collection, [None], limit=len(keys) or 1, **options)
         return {point.id for point in points}
@@ -192,11 +181,9 @@ class QdrantDatabase(PointDatabase):
         return [point.id for point in points]
 
     def delete(self, keys: Collection[int]) -> None:
-        """Delete points."""
         self.call("delete", [*keys])
 
     def remove_rest(self, documents: Collection[int], versions: Collection[str]) -> None:
-        """Delete by a filter."""
         current = [_any_of("part", [0]), *([_any_of("version", versions)] if versions else ())]
         rest = models.Filter(must=[_any_of("document", documents)], must_not=current)
         self.call("delete", rest)

@@ -18,10 +18,12 @@ from threading import RLock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from boolattn.errors import ConfigError, IndexBusyError, MissingDataError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, check_metric
+from boolattn.stores.foreign import COSINE, DOT, L2, Collection, check_metric
 from boolattn.stores.points.database import CANDIDATES, one_line
 
 try:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.stores.filters import Condition
-    from boolattn.stores.foreign import Array, Row
+    from boolattn.stores.foreign import Array, Row, Vectors
     from boolattn.stores.values import Value
 
     Client = Any
@@ -175,9 +177,6 @@ class QdrantCollection(Collection):
             read from ``QDRANT_API_KEY``.
         collection: Its name.
         vector: The name of the vector, where points have several.
-        text: The field of the payload with the text.
-        title: The field with the title.
-        timeout: Seconds that an answer may take.
     """
 
     @checked
@@ -192,18 +191,12 @@ class QdrantCollection(Collection):
         timeout: float = TIMEOUT,
     ) -> None:
         self.name, self.text, self.title = f"Qdrant ({collection})", text, title
-        self._collection, self._connection = (
-            collection,
-            QdrantConnection(client, self.name, timeout),
-        )
+        self._connection = QdrantConnection(client, self.name, timeout)
+        self._collection = collection
         params = self._connection.call("get_collection", collection).config.params.vectors
         if not isinstance(params, dict):
             params = {"": params}
-        if not vector and len(params) == 1:
-            [vector] = params
-        if vector not in params:
-            names = ", ".join(map(repr, params)) or "none"
-            raise ConfigError(f"{self.name} has no vector {vector!r}; there are: {names}")
+        vector = self.choose("vector", vector, params)
         self._using, self.dimension = vector or None, int(params[vector].size)
         if getattr(params[vector], "multivector_config", None) is not None:
             raise ConfigError(f"{self.name}: a point has several vectors, which is not supported")
@@ -212,30 +205,27 @@ class QdrantCollection(Collection):
 
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Neighbours]:
-        """Search the collection, all queries in one request."""
+    ) -> list[Vectors]:
         options: dict[str, Any] = {"using": self._using, "filter": _payload_filter(conditions)}
         options |= {"limit": n, "with_vector": [self._using] if self._using else True}
         answers = self._connection.search(self._collection, queries.tolist(), **options)
-        return [self._neighbours(points) for points in answers]
+        return [self._vectors(points) for points in answers]
 
-    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
-        """Return vectors by point id."""
+    def vectors(self, ids: Sequence[Any]) -> Vectors:
         points = self._connection.call(
             "retrieve", self._collection, list(ids), with_payload=False, with_vectors=True
         )
-        return dict(zip(*self._neighbours(points), strict=True))
+        return self._vectors(points)
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        """Return payloads by point id."""
         points = self._connection.call("retrieve", self._collection, list(ids))
         return {point.id: point.payload or {} for point in points}
 
-    def _neighbours(self, points: Sequence[Any]) -> Neighbours:
-        """Return points with their vectors, which are lists, or lists by name."""
-        vectors = [p.vector if isinstance(p.vector, dict) else {"": p.vector} for p in points]
-        pairs = zip(points, vectors, strict=True)
-        return self.neighbours((point.id, named.get(self._using or "")) for point, named in pairs)
+    def _vectors(self, points: Sequence[Any]) -> Vectors:
+        """Return the vectors of points, which are lists, or lists by name, or missing."""
+        named = {p.id: p.vector if isinstance(p.vector, dict) else {"": p.vector} for p in points}
+        lists = {key: vectors.get(self._using or "") for key, vectors in named.items()}
+        return {key: np.array(v, np.float32) for key, v in lists.items() if v is not None}
 
 
 def _payload_filter(conditions: Sequence[Condition]) -> Any:  # noqa: ANN401 - a model of Qdrant's

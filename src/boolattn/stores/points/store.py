@@ -22,7 +22,6 @@ from boolattn.stores.points.database import (
     VECTOR,
     WORDS,
     key_of,
-    passage_keys,
     term_index,
     warned,
 )
@@ -56,11 +55,10 @@ class PointStore(ServerStore):
         self._set(state)
 
     def _set(self, state: State) -> None:
-        self._state, self.settings = state, saved_settings(state["settings"], self.label)
+        self._state, self.settings = state, saved_settings(state.get("settings"), self.label)
         self._database.settings = self.settings
 
     def refresh(self) -> bool:
-        """Read the state again: another process may have built the store anew."""
         before = self._state
         self._set(self._database.read_state())
         if is_new := bool(self._state["collection"] != before["collection"]):
@@ -87,46 +85,43 @@ class PointStore(ServerStore):
         """Build a collection of another name, which the address means at the end."""
         database = cls.database_type(address)
         settings = settings.completed(HNSW, database.precisions)
-        current, stopped = find_builds(database)
-        check_build(
-            address,
-            has_index=bool(current),
-            is_stopped=bool(stopped),
-            replace=replace,
-            resume=resume,
-        )
-        is_resumed = resume and bool(stopped)
-        # Later builds have higher names.
-        name = stopped.pop() if is_resumed else f"{database.name}__{time.time_ns():016x}"
-        draft = begin(database.at(name), settings, is_resumed=is_resumed)
-        for other in stopped:
-            database.drop(other)
-        try:
-            yield draft
-            draft.finish()
-        except BaseException:
-            if draft.is_empty:  # there is nothing to go on with
-                with warned(f"{address}: cannot remove an empty collection"):
-                    database.drop(name)
-            raise
-        database.at(name).switch(current)
-        if current:
-            with warned(f"{address}: cannot remove what the build replaced"):
-                database.drop(current)
+        with database.writing(is_build=True) as database:
+            current, stopped = find_builds(database)
+            has = {"has_index": bool(current), "is_stopped": bool(stopped)}
+            check_build(address, **has, replace=replace, resume=resume)
+            is_resumed = resume and bool(stopped)
+            # Later builds have higher names.
+            name = stopped.pop() if is_resumed else f"{database.name}__{time.time_ns():016x}"
+            draft = begin(database.at(name), settings, is_resumed=is_resumed)
+            for other in stopped:
+                database.drop(other)
+            try:
+                yield draft
+                draft.finish()
+            except BaseException:
+                if draft.is_empty:  # there is nothing to go on with
+                    with warned(f"{address}: cannot remove an empty collection"):
+                        database.drop(name)
+                raise
+            database.at(name).switch(current)
+            if current:
+                with warned(f"{address}: cannot remove what the build replaced"):
+                    database.drop(current)
 
     @contextmanager
     def adding(self, *, replace_old: bool = False) -> Iterator[Draft]:
-        """Add documents, each of which is visible when it is written.
+        """Add documents, each of which is visible when it is written, without transactions.
 
-        There are no transactions: after an error the documents that were written stay, each of them
-        whole, and the same documents written again, with ``replace_old``, complete the rest.
+        Then, after an error, the documents that were written stay, each of them whole, and the same
+        documents written again, with ``replace_old``, complete the rest.
         """
-        # By its name: documents of a store that is built anew meanwhile would be lost unseen.
-        database = self._database.at(self._database.known_target())
-        try:
-            yield PointDraft(database, database.read_state())
-        finally:
-            self._counts.clear()
+        with self._database.writing() as database:
+            # By its name: documents of a store that is built anew meanwhile would be lost unseen.
+            database = database.at(database.known_target())
+            try:
+                yield PointDraft(database, database.read_state())
+            finally:
+                self._counts.clear()
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete the heads, with which the documents are gone, and then the rest."""
@@ -135,27 +130,25 @@ class PointStore(ServerStore):
         self.check_known(names, keys)
         if not keys:
             return
-        try:
-            self._database.delete(keys.values())
-        except ServerError:
-            if self.find(names):  # else the answer alone was lost
-                raise
+        with self._database.writing() as database:
+            try:
+                database.delete(keys.values())
+            except ServerError:
+                if self.find(names):  # else the answer alone was lost
+                    raise
+            with warned(f"{self.label}: cannot remove the rest of documents, which is masked"):
+                database.remove_rest(keys.values(), ())
         self._counts.clear()
-        with warned(f"{self.label}: cannot remove the rest of documents, which is masked"):
-            self._database.remove_rest(keys.values(), ())
 
     def info(self) -> dict[str, Any]:
-        """Return what people may want to know of the store."""
         counts = {"documents": self.count(Filter()), "passages": self._database.count(None)}
         is_exact = {"vectors": "exact"} if self._database.is_exact else {}
         return counts | super().info() | is_exact
 
     def count(self, where: Filter) -> int:
-        """Count heads."""
         return self._database.count(where)
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
-        """Ask for passages, and for more of them until they are of enough documents."""
         self.check_length(vectors)
         n_points = self._at_most(2 * n if self.settings.passages else n)
         while True:
@@ -180,15 +173,11 @@ class PointStore(ServerStore):
         return [hits for page in pages for hits in self._database.search(field, page, n, where)]
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
-        """Compare the passages of documents; a document that is gone is like nothing."""
         self.check_length(vectors)
-        points = self._points(keys)
-        scores = self._database.scores(vectors, _flat(points))
-        products = np.zeros((len(vectors), len(keys)), np.float32)
-        for column, key in enumerate(keys.tolist()):
-            if rows := [scores[point] for point in points.get(key, ()) if point in scores]:
-                products[:, column] = np.max(rows, axis=0)
-        return products
+        scores = self._database.similarities(vectors, keys.tolist()) if len(keys) else {}
+        nothing = np.zeros(len(vectors), np.float32)
+        columns = [scores.get(key, nothing) for key in keys.tolist()]
+        return np.array(columns, np.float32).reshape(len(keys), len(vectors)).T
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
@@ -203,17 +192,15 @@ class PointStore(ServerStore):
         return self._ranked([next(answers) if vector else () for vector in vectors], n)
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
-        """Count documents, for each term by itself, unless that was done a moment ago."""
         return [self._remembered(term) for term in terms]
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
-        """Ask which documents pass a filter."""
         passing = self._database.passing(keys.tolist(), Filter((condition,)))
         return np.isin(keys, [*passing])
 
     def resolve(self, condition: Condition) -> Condition:
         """Refuse what vector databases cannot compare alike."""
-        if condition.kind == "contains":
+        if condition.kind == "contains" and not self._database.has_contains:
             raise QueryError(
                 f"filter {condition.name!r}: {self.label} cannot filter by contains; use = or "
                 "search for the word"
@@ -221,21 +208,21 @@ class PointStore(ServerStore):
         return super().resolve(condition)
 
     def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        """Read the stored terms."""
         rows = self._database.get(keys.tolist(), ["asserted", "denied"])
         for row in (rows.get(key, {}) for key in keys.tolist()):
             yield row.get("asserted", ()), row.get("denied", ())
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
-        """Read the heads of some ids."""
         rows = self._database.get(map(key_of, ids), ["id"])
         keys = {row["id"]: key for key, row in rows.items()}
         return {name: keys[name] for name in ids if name in keys}
 
     def passages(self, keys: Keys) -> dict[int, Passages]:
         """Read all points of documents; one that was just replaced lacks some, and is absent."""
-        heads, points = self._database.get(keys.tolist(), ["body"]), self._points(keys)
-        rows = self._database.get(_flat(points), [], with_vectors=True)
+        database = self._database
+        heads, points = database.get(keys.tolist(), ["body"]), database.points(keys.tolist())
+        every = [point for listed in points.values() for point in listed]
+        rows = database.get(every, [], with_vectors=True)
         passages = {}
         for key, head in heads.items():
             spans = [(start, end) for start, end in head["body"]["spans"]]
@@ -247,13 +234,14 @@ class PointStore(ServerStore):
         return passages
 
     def documents(self, keys: Keys) -> list[Document | None]:
-        """Read documents from their heads."""
         rows = self._database.get(keys.tolist(), ["body"])
-        read = {key: Document(**row["body"]["document"]) for key, row in rows.items()}
+        try:
+            read = {key: Document(**row["body"]["document"]) for key, row in rows.items()}
+        except (KeyError, TypeError) as error:
+            raise ServerError(f"{self.label} has damaged documents; index again") from error
         return [read.get(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
-        """Read the fields, which every write adds to."""
         self.refresh()
         return fields_of(self._state)
 
@@ -281,16 +269,6 @@ class PointStore(ServerStore):
             self._counts[term] = time.monotonic(), number
         return number
 
-    def _points(self, keys: Keys) -> dict[int, list[int]]:
-        """Return the points of each document, in order."""
-        if not self.settings.passages:
-            return {key: [key] for key in keys.tolist()}
-        rows = self._database.get(keys.tolist(), ["id", "version", "n_passages"])
-        return {
-            key: [key, *passage_keys(row["id"], row["version"], row["n_passages"])]
-            for key, row in rows.items()
-        }
-
     def _ranked(self, answers: Sequence[Sequence[Match]], n: int) -> list[Ranked]:
         """Return each document once, without passages of another version than its head."""
         heads = {hit.document for hits in answers for hit in hits if hit.part}
@@ -309,7 +287,3 @@ class PointStore(ServerStore):
             )
             for hits in answers
         ]
-
-
-def _flat(points: Mapping[int, Iterable[int]]) -> list[int]:
-    return [point for listed in points.values() for point in listed]

@@ -10,14 +10,14 @@ from psycopg.rows import dict_row
 from boolattn.errors import ConfigError, QueryError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, Neighbours, check_metric
-from boolattn.stores.postgres.database import Database, escaped, quoted
+from boolattn.stores.foreign import COSINE, DOT, L2, Collection, check_metric
+from boolattn.stores.postgres.database import Database, escaped, quoted, quoted_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from boolattn.stores.filters import Condition
-    from boolattn.stores.foreign import Array, Row, Scored
+    from boolattn.stores.foreign import Array, Row, Scored, Vectors
     from boolattn.stores.postgres.database import Connection
 
     #: Type and category of each column.
@@ -51,12 +51,9 @@ class PostgresCollection(Collection):
         table: Its name, with a schema if needed: ``public.items``.
         vector: The column with the vectors; left out, the only one of type vector or halfvec.
         id: The column with the ids; left out, the primary key.
-        text: The column with the text.
-        title: The column with the title.
         words: The column of type tsvector; left out, the only one, if there is one.
         metric: Left out, that of the column's index; without one, cosine.
         where: A condition in SQL that every row must meet.
-        timeout: Seconds that an answer may take.
     """
 
     @checked
@@ -81,14 +78,15 @@ class PostgresCollection(Collection):
             columns = connection.execute(_COLUMNS, (table,)).fetchall()
             self._types = {name: (kind, category) for name, kind, _, category, _ in columns}
             lengths = {name: length for name, kind, length, *_ in columns if kind in _TYPES}
-            self._vector = self._only("vector", vector, list(lengths))
-            self._id = self._only("id", id, [name for name, *_, is_key in columns if is_key])
+            self._vector = self.choose("vector", vector, lengths)
+            keys = [name for name, *_, is_key in columns if is_key]
+            self._id = self.choose("id", id, self._types if id else keys)
             indexes = connection.execute(_INDEXES, (table, self._vector)).fetchall()
             self.dimension = lengths.get(self._vector, -1)
             if self.dimension < 1:
                 self.dimension = self._length(connection)
         texts = [name for name, kind, *_ in columns if kind == "tsvector"]
-        self._words = self._only("words", words, texts) if words or len(texts) == 1 else ""
+        self._words = self.choose("words", words, texts) if words or len(texts) == 1 else ""
         self.has_words = bool(self._words)
         names = [c.removeprefix("vector_").removeprefix("halfvec_") for (c,) in indexes]
         indexed = [_CLASSES[name] for name in names if name in _CLASSES]
@@ -96,8 +94,7 @@ class PostgresCollection(Collection):
 
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Neighbours]:
-        """Search the table, all queries in one round trip."""
+    ) -> list[Vectors]:
         kind = HalfVector if self._types[self._vector][0] == "halfvec" else Vector
         where, values = self._condition(conditions)
         column = quoted(self._vector)
@@ -106,7 +103,7 @@ class PostgresCollection(Collection):
             f"ORDER BY {column} {_OPERATORS[self.metric]} %s LIMIT {int(n)}"
         )
         answers = self._database.search(statement, [(*values, kind(query)) for query in queries], n)
-        return [self._neighbours(rows) for rows in answers]
+        return [_vectors(rows) for rows in answers]
 
     def words(
         self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
@@ -123,22 +120,20 @@ class PostgresCollection(Collection):
         answers = self._database.search(statement, [(text, text, *values) for text in texts])
         return [([row[0] for row in rows], [row[1] for row in rows]) for rows in answers]
 
-    def vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
-        """Return vectors by id; those of rows without one are absent."""
+    def vectors(self, ids: Sequence[Any]) -> Vectors:
         statement = (
             f"SELECT {quoted(self._id)}, {quoted(self._vector)} FROM {self._source} "  # nosec B608
             f"WHERE {self._is_known} AND {quoted(self._vector)} IS NOT NULL"
         )
-        rows = self._database.rows(statement, (list(ids),))
-        return dict(zip(*self._neighbours(rows), strict=True))
+        [rows] = self._database.search(statement, [([*map(str, ids)],)])
+        return _vectors(rows)
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        """Return all other columns by id."""
         hidden = (self._vector, self._words)
         names = [quoted(name) for name in self._types if name not in hidden]
         statement = f"SELECT {', '.join(names)} FROM {self._source} WHERE {self._is_known}"  # nosec B608
         with self._database.connected() as connection:
-            cursor = connection.cursor(row_factory=dict_row).execute(statement, (list(ids),))
+            cursor = connection.cursor(row_factory=dict_row).execute(statement, ([*map(str, ids)],))
             return {row[self._id]: row for row in cursor.fetchall()}
 
     def key(self, text: str) -> str:
@@ -151,10 +146,7 @@ class PostgresCollection(Collection):
 
     @property
     def _source(self) -> str:
-        return ".".join(map(quoted, self._table.split(".")))
-
-    def _neighbours(self, rows: Sequence[Any]) -> Neighbours:
-        return self.neighbours((name, vector.to_numpy()) for name, vector in rows)
+        return quoted_table(self._table)
 
     def _length(self, connection: Connection) -> int:
         column = quoted(self._vector)
@@ -163,18 +155,6 @@ class PostgresCollection(Collection):
         if row is None:
             raise ConfigError(f"{self.name}: no row has a vector in {self._vector!r}")
         return int(row[0])
-
-    def _only(self, option: str, wanted: str, candidates: list[str]) -> str:
-        names = list(self._types) if option == "id" else candidates
-        if wanted and wanted in names:
-            return wanted
-        if wanted or len(candidates) != 1:
-            shown = ", ".join(names) or "none"
-            problem = f"no column {wanted!r}" if wanted else "not one column"
-            raise ConfigError(
-                f"{self.name}: {option}={wanted!r}: {problem} of this kind; there are: {shown}"
-            )
-        return candidates[0]
 
     def _condition(self, conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
         tests, values = [f"{quoted(self._vector)} IS NOT NULL"], list[Any]()
@@ -185,6 +165,10 @@ class PostgresCollection(Collection):
             tests.append(f"({test}) IS NOT TRUE" if condition.is_negated else test)
             values += compared
         return " AND ".join(tests), values
+
+
+def _vectors(rows: Sequence[Any]) -> Vectors:
+    return {name: vector.to_numpy() for name, vector in rows}
 
 
 def compare(condition: Condition, types: Types, where: str) -> tuple[str, list[Any]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FORM = "postgresql://[user@]host[:port]/database?table=NAME"
 #: A schema may stand before the name. Longer names would be cut, with what is appended to them.
-_TABLE, _MAX_NAME = re.compile(r"(?:[\w$-]+\.)?[\w$-]+"), 40
+_TABLE, _MAX_NAME = re.compile(r"(?:[\w$-]+\.)?[\w$-]+"), 39
 #: Connections of one store; further threads wait for one.
 _CONNECTIONS = 4
 #: pgvector's limit of the candidates of a graph; beyond it, it goes on searching by itself.
@@ -67,7 +67,6 @@ class Database:
     _address: str  # as libpq takes it
     _label: str  # says in errors what is asked for
     _timeout: float = 30.0  # seconds that an answer may take
-    _is_owner: bool = False  # whether to install pgvector where it is not
 
     def __post_init__(self) -> None:
         self._slots = BoundedSemaphore(_CONNECTIONS)
@@ -89,10 +88,13 @@ class Database:
                     self._idle.append(connection)
 
     @contextmanager
-    def writing(self, table: str) -> Iterator[Connection]:
-        """Yield a new connection that alone may write to a store, for as long as it takes."""
+    def writing(self, table: str, *, is_owner: bool = False) -> Iterator[Connection]:
+        """Yield a new connection that alone may write to a store, for as long as it takes.
+
+        An owner installs pgvector where it is not.
+        """
         with self._one_line():
-            connection = self._connect(0)
+            connection = self._connect(0, is_owner=is_owner)
             try:
                 lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
                 if not connection.execute(lock, (f"boolattn {table}",)).fetchone()[0]:
@@ -103,32 +105,29 @@ class Database:
             finally:
                 connection.close()
 
-    def rows(self, statement: str, values: Parameters = ()) -> list[Any]:
-        """Run one statement."""
-        with self.connected() as connection:
-            return list(connection.execute(statement, values, binary=True).fetchall())
-
     def search(
         self, statement: str, asked: Sequence[Parameters], effort: int = 0
     ) -> list[list[Any]]:
         """Run a statement with several lists of values in one round trip.
 
-        The effort is the number of rows that a graph visits.
+        The effort is the number of rows that a graph visits; 0: no graph is asked.
         """
-        effort = min(_MAX_CANDIDATES, max(effort, _MIN_CANDIDATES))
+        limits = {
+            "hnsw.ef_search": min(_MAX_CANDIDATES, max(effort, _MIN_CANDIDATES)),
+            "hnsw.iterative_scan": "relaxed_order",
+            "hnsw.max_scan_tuples": _MAX_VISITED,
+            "hnsw.scan_mem_multiplier": 4,
+            "ivfflat.iterative_scan": "relaxed_order",
+            "ivfflat.probes": _CELLS,
+        }
+        changes = [f"set_config('{name}', '{value}', true)" for name, value in limits.items()]
         with self.connected() as connection, connection.pipeline(), connection.transaction():
-            connection.execute(
-                f"SELECT set_config('hnsw.ef_search', '{effort}', true), "
-                "set_config('hnsw.iterative_scan', 'relaxed_order', true), "
-                f"set_config('hnsw.max_scan_tuples', '{_MAX_VISITED}', true), "
-                "set_config('hnsw.scan_mem_multiplier', '4', true), "
-                "set_config('ivfflat.iterative_scan', 'relaxed_order', true), "
-                f"set_config('ivfflat.probes', '{_CELLS}', true)"
-            )
+            if effort:
+                connection.execute(f"SELECT {', '.join(changes)}")
             cursors = [connection.execute(statement, values, binary=True) for values in asked]
             return [cursor.fetchall() for cursor in cursors]
 
-    def _connect(self, timeout: float) -> Connection:
+    def _connect(self, timeout: float, *, is_owner: bool = False) -> Connection:
         connection = psycopg.connect(
             self._address,
             autocommit=True,
@@ -143,7 +142,7 @@ class Database:
                 "SET plan_cache_mode = force_custom_plan; "
                 "SET idle_in_transaction_session_timeout = 0; SET client_min_messages = error"
             )
-            if self._is_owner:
+            if is_owner:
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             elif connection.execute("SELECT to_regtype('vector')").fetchone()[0] is None:
                 raise MissingExtensionError(
@@ -178,6 +177,11 @@ def quoted(name: str) -> str:
     '"a""b"'
     """
     return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+
+
+def quoted_table(name: str) -> str:
+    """Return the name of a table, perhaps in a schema, as SQL writes it."""
+    return ".".join(map(quoted, name.split(".")))
 
 
 def escaped(text: str) -> str:

@@ -1,309 +1,350 @@
-"""Postgres with pgvector as a store: everything is in tables of the server.
+"""Postgres with pgvector as a store: tables of points, of terms and of the store's state.
 
-Filters, neighbours and words are the server's; BM25+ is added up over a table of postings.
+The store's name is a view that names the tables in use, ``NAME__…``. An addition is one
+transaction. Terms are postings, over which BM25+ is added up with the statistics of the moment.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+import copy
+import json
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pgvector import Vector
+from pgvector import HalfVector, Vector
+from psycopg.errors import UndefinedColumn, UndefinedTable
 
-from boolattn.data.records import Document
-from boolattn.errors import BoolattnError, ConfigError
+from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.analysis import DELTA, K1, B
-from boolattn.stores.base import Claim, Passages, ServerStore, best_documents
-from boolattn.stores.filters import COMPARED, Field, Filter
-from boolattn.stores.postgres import tables as sql
-from boolattn.stores.postgres.database import Database, MissingExtensionError, parse_address
-from boolattn.stores.postgres.draft import PostgresBuild, PostgresDraft
-from boolattn.stores.postgres.tables import delete_documents, filter_test, plain
-from boolattn.stores.settings import HNSW, check_format, check_ids, no_index, saved_settings
+from boolattn.stores.base import Claim
+from boolattn.stores.points.database import VECTOR, Match, PointDatabase, term_index
+from boolattn.stores.points.store import PointStore
+from boolattn.stores.postgres.database import (
+    Database,
+    MissingExtensionError,
+    parse_address,
+    quoted,
+    quoted_table,
+)
+from boolattn.stores.postgres.filters import filter_test
+from boolattn.stores.settings import HNSW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Self
 
-    from boolattn.scoring.exact import Ranked
-    from boolattn.stores.base import Array, Claims, Keys, Mask
-    from boolattn.stores.filters import Condition
-    from boolattn.stores.postgres.tables import State
-    from boolattn.stores.settings import StoreSettings
+    from boolattn.stores.base import Array, Claims, Keys
+    from boolattn.stores.filters import Filter
+    from boolattn.stores.points.database import Point, Row, State
+    from boolattn.stores.postgres.database import Connection, Parameters
 
-#: Up to so many selected passages are compared one by one, which is exact and as fast.
+#: Up to so many selected points are compared one by one, which is exact and as fast.
 _FEW = 16_384
-#: Neighbours that a graph is asked for, at most; beyond it every passage is compared.
+#: Neighbours that a graph is asked for, at most; beyond it every point is compared.
 _MAX_ASKED = 65_536
-#: Largest vectors, in bytes, of a graph.
-_MAX_GRAPH = 8000
-_COLUMNS = "number, id, title, text, metadata"
+#: Largest vectors, in bytes: of a graph, and on a page beside the rest of a row.
+_MAX_GRAPH, _MAX_INLINE = 8000, 7500
+#: Columns of a point, and the types in which they are written; JSON is a text.
+_COLUMNS = {
+    "key": ("bigint PRIMARY KEY", "int8"),
+    "document": ("bigint", "int8"),
+    "part": ("int", "int4"),
+    "version": ("text", "text"),
+    "tags": ("text[]", "text[]"),
+    "numbers": ("jsonb", "jsonb"),
+    "asserted": ("text[]", "text[]"),
+    "denied": ("text[]", "text[]"),
+    "n_passages": ("int", "int4"),
+    "id": ("json", "text"),
+    "body": ("json", "text"),
+}
 
 
-class PostgresStore(ServerStore):
-    """A store at ``postgresql://[user@]host[:port]/database?table=NAME``."""
+class PostgresDatabase(PointDatabase):
+    """Tables of a Postgres; ``{points}`` in a statement stands for the name of one."""
+
+    precisions = ("float32", "float16")
+    has_contains = True
+    _connection: Connection = None  # the only one that may write, while one does
+    _current = ""  # the tables in use, once they are known
 
     def __init__(self, address: str) -> None:
-        connection, self._table = parse_address(address)
-        self.address, self.label = address, f"Postgres ({self._table})"
-        self._database = Database(connection, self.label)
-        self._tables = sql.tables_of(self._table)
-        self._state = sql.State(0, None, 0, 0, 0)
-        self.refresh()
+        server, self.name = parse_address(address)
+        self.label, self.collection = address, self.name
+        self._server = Database(server, address)
 
-    @classmethod
-    def open(cls, address: str, *, verify: bool = False) -> PostgresStore:
-        """Open a store that :meth:`create` made."""
-        return cls(address)
-
-    @classmethod
     @contextmanager
-    def create(
-        cls, address: str, settings: StoreSettings, *, replace: bool = False, resume: bool = False
-    ) -> Iterator[PostgresBuild]:
-        """Build a store, which appears when it is complete."""
-        server, table = parse_address(address)
-        settings = settings.completed(HNSW, ("float32", "float16"))
-        if settings.vectors == HNSW and sql.vector_size(settings) > _MAX_GRAPH:
+    def writing(self, *, is_build: bool = False) -> Iterator[Self]:
+        with self._server.writing(self.name, is_owner=is_build) as connection:
+            other = copy.copy(self)
+            other._connection = connection
+            with nullcontext() if is_build else connection.transaction():
+                yield other
+
+    def _named(self, statement: str) -> str:
+        """Write the names of tables into a statement."""
+        table = self.collection
+        if table == self.name:
+            table = self._current = self._current or self.known_target()
+        for name, suffix in {"points": "", "terms": "_terms", "state": "_state"}.items():
+            statement = statement.replace(f"{{{name}}}", quoted_table(table + suffix))
+        return statement
+
+    def _execute(self, statement: str, values: Parameters = ()) -> Any:  # noqa: ANN401 - a cursor
+        return self._connection.execute(self._named(statement), values)
+
+    def rows_of(
+        self, statement: str, asked: Sequence[Parameters] = ((),), effort: int = 0
+    ) -> list[list[Any]]:
+        """Return the rows of a statement for each of several lists of values."""
+        if self._connection is not None:
+            return [self._execute(statement, values).fetchall() for values in asked]
+        try:
+            return self._server.search(self._named(statement), asked, effort)
+        except ServerError as error:
+            if not isinstance(error.__cause__, UndefinedTable) or self.collection != self.name:
+                raise
+        self._current = ""  # the store was built anew
+        return self._server.search(self._named(statement), asked, effort)
+
+    def target(self) -> str:
+        statement = f"SELECT boolattn_collection FROM {quoted_table(self.name)}"  # nosec B608
+        lent = nullcontext(self._connection) if self._connection else self._server.connected()
+        missing = suppress(UndefinedTable, UndefinedColumn)
+        with suppress(MissingExtensionError), lent as connection, missing:
+            return str(connection.execute(statement, ()).fetchone()[0])
+        return ""
+
+    def names(self) -> list[str]:
+        schema, dot, _ = self.name.rpartition(".")
+        statement = (
+            "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE "
+            "nspname = coalesce(nullif(%s, ''), current_schema())"
+        )
+        names = [schema + dot + row[0] for row in self._connection.execute(statement, (schema,))]
+        return [name for name in names if name != self.name or not self.target()]
+
+    def create(self) -> None:
+        n_bytes = self.settings.dimension * (2 if self._type == "halfvec" else 4)
+        if self.settings.vectors == HNSW and n_bytes > _MAX_GRAPH:
             raise ConfigError(
                 f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
-                f"{settings.dimension}: index with --vectors exact"
+                f"{self.settings.dimension}: index with --vectors exact"
             )
-        label, options = f"Postgres ({table})", {"replace": replace, "resume": resume}
-        with Database(server, label, _is_owner=True).writing(table) as connection:
-            build = PostgresBuild.begin(connection, table, settings, label, **options)
-            yield build
-            build.finish()
-
-    @contextmanager
-    def adding(self, *, replace_old: bool = False) -> Iterator[PostgresDraft]:
-        """Add documents in one transaction; searches go on meanwhile."""
-        with self._database.writing(self._table) as connection:
-            self.refresh()
-            with connection.transaction():
-                yield PostgresDraft(connection, self._tables, self.settings, replace_old)
-        with suppress(BoolattnError):  # the documents are added
-            self.refresh()
-
-    def delete(self, ids: Iterable[str]) -> None:
-        """Delete documents in one transaction."""
-        names = check_ids(ids)
-        with self._database.writing(self._table) as connection, connection.transaction():
-            draft = PostgresDraft(connection, self._tables, self.settings)
-            self.check_known(names, draft.known(names))
-            delete_documents(connection, self._tables, names)
-
-    def info(self) -> dict[str, Any]:
-        """Return sizes and settings."""
-        state = self._read_state()
-        return {"documents": state.documents, "passages": state.passages, **super().info()}
-
-    def refresh(self) -> bool:
-        """Read the state again; return whether documents or settings changed."""
-        before, self._state = self._state, self._read_state()
-        self.settings = saved_settings(self._state.settings, self.label)
-        return before != self._state
-
-    def _read_state(self) -> State:
-        state = None
-        with suppress(MissingExtensionError), self._database.connected() as connection:
-            state = sql.read_state(connection, self._tables)
-        if state is None:
-            raise no_index(self.address)
-        check_format(self.address, state.format, sql.FORMAT)
-        return state
-
-    def count(self, where: Filter) -> int:
-        """Count documents; all of them are counted already."""
-        if not where:
-            return self._read_state().documents
-        test, values = filter_test(where, self._tables.documents)
-        return self._number(f"{self._tables.documents} d WHERE {test}", values)
-
-    def _number(self, source: str, values: Mapping[str, Any]) -> int:
-        return int(self._database.rows(f"SELECT count(*) FROM {source}", values)[0][0])  # nosec B608
-
-    def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
-        """Ask the graph, or compare all passages where a filter leaves few of them."""
-        self.check_length(vectors)
-        source = f"{self._tables.passages} p"
-        test, values = filter_test(where, self._tables.documents)
-        if where:
-            source += f" JOIN {self._tables.documents} d ON d.number = p.document WHERE {test}"
-        asked = [{**values, "vector": Vector(vector)} for vector in vectors]
-        if self.settings.vectors == HNSW:
-            limited = f"(SELECT 1 FROM {source} LIMIT {_FEW + 1}) AS few"  # nosec B608
-            total = self._number(limited, values) if where else self._state.passages
-            n_asked = 2 * n if self.settings.passages else n
-            while n_asked <= _MAX_ASKED and (total > _FEW or not where):
-                statement = (
-                    f"SELECT p.document, -(p.vector <#> {self._query}) FROM {source} "  # nosec B608
-                    f"ORDER BY p.vector <#> {self._query} LIMIT {int(n_asked)}"
-                )
-                answers = self._database.search(statement, asked, n_asked)
-                ranked = [best_documents(rows, n) for rows in answers]
-                if all(len(answer.rows) >= min(n, total) for answer in ranked):
-                    return ranked
-                n_asked *= 4
-        statement = (
-            f"SELECT p.document, max(-(p.vector <#> {self._query})) AS score FROM {source} "  # nosec B608
-            f"GROUP BY p.document ORDER BY score DESC, p.document LIMIT {int(n)}"
-        )
-        return [best_documents(rows, n) for rows in self._database.search(statement, asked, n)]
+        columns = [f"{name} {kind} NOT NULL" for name, (kind, _) in _COLUMNS.items()]
+        columns.append(f"vector {self._type}({self.settings.dimension}) NOT NULL")
+        with self._connection.transaction():
+            self._execute(f"CREATE TABLE {{points}} ({', '.join(columns)})")
+            if n_bytes <= _MAX_INLINE:
+                # Read without a detour by searches that compare every row.
+                self._execute("ALTER TABLE {points} ALTER vector SET STORAGE PLAIN")
+            self._execute("CREATE INDEX ON {points} (document)")
+            counts = "term bigint, document bigint, count int, length int"
+            self._execute(f"CREATE TABLE {{terms}} ({counts})")
+            self._execute("CREATE INDEX ON {terms} (document)")
+            self._execute("CREATE TABLE {state} (body json, documents bigint, length bigint)")
+            self._execute("INSERT INTO {state} VALUES ('{}', 0, 0)")
 
     @property
-    def _query(self) -> str:
-        return f"%(vector)s::{sql.vector_type(self.settings)}"
+    def _type(self) -> str:
+        return "halfvec" if self.settings.precision == "float16" else "vector"
 
-    def similarities(self, vectors: Array, keys: Keys) -> Array:
-        """Compare documents in one round trip; one that is gone is like nothing."""
-        scores = np.zeros((len(vectors), len(keys)), np.float32)
-        if not scores.size:
-            return scores
-        numbers, products = self._compare(
-            vectors, "p.document = ANY(%(keys)s)", {"keys": keys.tolist()}
-        )
-        order = np.argsort(numbers)
-        rows = np.searchsorted(numbers, keys, sorter=order).clip(max=len(numbers) - 1)
-        is_known = np.isin(keys, numbers)
-        scores[:, is_known] = products[:, order[rows[is_known]]]
-        return scores
+    def finish(self) -> None:
+        indexes = ["{terms} (term, document) INCLUDE (count, length)"]
+        indexes += ["{points} USING gin (tags)", "{points} USING gin (asserted)"]
+        if self.settings.vectors == HNSW:
+            graph = f"hnsw (vector {self._type}_ip_ops) WITH (m = 32, ef_construction = 80)"
+            indexes.append(f"{{points}} USING {graph}")
+        for number, index in enumerate(indexes):
+            name = quoted(f"{self.collection.rpartition('.')[2]}_{number}")
+            self._execute(f"CREATE INDEX IF NOT EXISTS {name} ON {index}")
+        for table in ("{points}", "{terms}"):
+            self._execute(f"VACUUM ANALYZE {table}")
 
-    def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
-        """Compare every document."""
-        test, values = filter_test(where, self._tables.documents)
-        selected = f"SELECT d.number FROM {self._tables.documents} d WHERE {test}"  # nosec B608
-        return self._compare(vectors, f"p.document IN ({selected})" if where else "true", values)
+    def switch(self, old: str) -> None:
+        view, value = quoted_table(self.name), f"'{self.collection}'::text AS boolattn_collection"
+        self._execute(f"CREATE OR REPLACE VIEW {view} AS SELECT {value}")
 
-    def _compare(self, vectors: Array, test: str, values: Mapping[str, Any]) -> tuple[Keys, Array]:
-        self.check_length(vectors)
-        names = [f"vector{number}" for number in range(len(vectors))]
-        columns = [
-            f"max(-(p.vector <#> {self._query.replace('vector)', f'{name})')}))" for name in names
-        ]
-        rows = self._database.rows(
-            f"SELECT p.document, {', '.join(columns)} FROM {self._tables.passages} p "  # nosec B608
-            f"WHERE {test} GROUP BY p.document",
-            {**values, **dict(zip(names, map(Vector, vectors), strict=True))},
-        )
-        # Numbers of documents are exact in float64 up to 2**53.
-        table = np.array(rows, np.float64).reshape(len(rows), len(vectors) + 1)
-        return table[:, 0].astype(np.int64), table[:, 1:].T.astype(np.float32)
+    def drop(self, collection: str) -> None:
+        # Each by itself: a search that waits for one table may have read another.
+        for table in ("{points}", "{terms}", "{state}"):
+            self.at(collection)._execute(f"DROP TABLE IF EXISTS {table}")
 
-    def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
+    def dimension(self) -> int:
+        column = "attrelid = '{points}'::regclass AND attname = 'vector' AND NOT attisdropped"
+        [rows] = self.rows_of(f"SELECT atttypmod FROM pg_attribute WHERE {column}")  # nosec B608
+        return rows[0][0] if rows else 0
+
+    def rows(self, point: Point) -> list[Point]:
+        return [point]
+
+    def insert(self, rows: list[Point]) -> None:
+        make = HalfVector if self._type == "halfvec" else Vector
+        with self._connection.transaction():
+            self.delete([point.key for point in rows])
+            types = [*(kind for _, kind in _COLUMNS.values()), self._type]
+            with self._copying("{points}", types) as copied:
+                for point in rows:
+                    values = {**vars(point), "id": json.dumps(point.id)}
+                    values |= {name: [*values[name]] for name in ("tags", "asserted", "denied")}
+                    copied.write_row([*(values[name] for name in _COLUMNS), make(point.vector)])
+            with self._copying("{terms}", ["int8", "int8", "int4", "int4"]) as copied:
+                for point in rows:
+                    length = sum(point.words.values())
+                    for term, count in point.words.items():
+                        copied.write_row((term, point.key, count, length))
+            totals = [sum(not p.part for p in rows), sum(sum(p.words.values()) for p in rows)]
+            change = "UPDATE {state} SET documents = documents + %s, length = length + %s"
+            self._execute(change, totals)
+
+    @contextmanager
+    def _copying(self, table: str, types: Sequence[str]) -> Iterator[Any]:
+        statement = self._named(f"COPY {table} FROM STDIN (FORMAT binary)")
+        with self._connection.cursor().copy(statement) as copied:
+            copied.set_types(types)
+            yield copied
+
+    def get(
+        self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False
+    ) -> dict[int, Row]:
+        columns = ["key", *names, *(["vector::vector"] if with_vectors else ())]
+        statement = f"SELECT {', '.join(columns)} FROM {{points}} WHERE key = ANY(%s)"  # nosec B608
+        [rows] = self.rows_of(statement, [([*keys],)])
+        points = {row[0]: dict(zip(names, row[1:], strict=False)) for row in rows}
+        for row in rows if with_vectors else ():
+            points[row[0]][VECTOR] = row[-1].to_numpy()
+        return points
+
+    def search(
+        self, field: str, vectors: Sequence[Any], n: int, where: Filter
+    ) -> list[list[Match]]:
+        answers = (self._near if field == VECTOR else self._worded)(vectors, n, where)
+        return [[Match(key, 0, "", score) for key, score in rows] for rows in answers]
+
+    def _near(self, vectors: Sequence[Array], n: int, where: Filter) -> list[list[Any]]:
+        """Ask the graph; compare all points where a filter leaves few, or the graph finds few."""
+        test, values = filter_test(where)
+        is_exact = self.settings.vectors != HNSW or n > _MAX_ASKED
+        if where and not is_exact:
+            limited = f"(SELECT 1 FROM {{points}} d WHERE {test} LIMIT {_FEW + 1}) AS few"  # nosec B608
+            [[(total,)]] = self.rows_of(f"SELECT count(*) FROM {limited}", [values])  # nosec B608
+            is_exact = total <= _FEW
+        asked = [{**values, "vector": Vector(vector)} for vector in vectors]
+        distance = f"d.vector <#> %(vector)s::{self._type}"
+        select = f"SELECT d.document, -({distance}) FROM {{points}} d WHERE {test} ORDER BY "  # nosec B608
+        if not is_exact:
+            answers = self.rows_of(f"{select} {distance} LIMIT {int(n)}", asked, n)
+            if all(len(rows) == n for rows in answers):
+                return answers
+        # The index is not for a sum.
+        return self.rows_of(f"{select} ({distance}) + 0, d.document LIMIT {int(n)}", asked)
+
+    def _worded(
+        self, weights: Sequence[Mapping[int, float]], n: int, where: Filter
+    ) -> list[list[Any]]:
         """Add up BM25+ over the postings of the terms."""
-        if not self.has_words:
-            raise self.no_words()
-        tables = self._tables
-        test, values = filter_test(where, tables.documents)
-        passing, source = "", f"asked JOIN {tables.terms} USING (term)"
+        test, values = filter_test(where)
+        passing, source = "", "asked JOIN {terms} t USING (term)"
         if where:
             # Selected once: few terms have the number of documents that the server expects.
-            passing = (
-                f", passing AS MATERIALIZED (SELECT number FROM {tables.documents} d "  # nosec B608
-                f"WHERE {test})"
-            )
-            source += " JOIN passing ON number = document"
+            selected = f"SELECT key FROM {{points}} d WHERE d.part = 0 AND {test}"  # nosec B608
+            passing = f", passing AS MATERIALIZED ({selected})"
+            source += " JOIN passing ON key = t.document"
         statement = (
-            "WITH asked AS MATERIALIZED (SELECT q.term, mean, "  # nosec B608
-            "ln(1 + (n - df + 0.5::float8) / (df + 0.5::float8)) AS idf FROM "
-            "(SELECT documents AS n, greatest(length::float8 / greatest(documents, 1), 1) AS mean "
-            f"FROM {tables.settings}) AS sizes, unnest(%(terms)s::text[]) AS q (term), "
-            f"LATERAL (SELECT count(*) AS df FROM {tables.terms} t WHERE t.term = q.term) AS f)"
-            f"{passing} SELECT document, sum(idf * ({K1 + 1}::float8 * count / "
-            f"(count + {K1}::float8 * ({1 - B} + {B}::float8 * length / mean)) + {DELTA})) "
-            f"AS score FROM {source} "
-            f"GROUP BY document ORDER BY score DESC, document LIMIT {int(n)}"
+            "WITH asked AS MATERIALIZED (SELECT q.term, q.rarity, greatest(s.length::float8 / "  # nosec B608
+            "greatest(s.documents, 1), 1) AS mean FROM {state} s, unnest(%(terms)s::bigint[], "
+            f"%(rarities)s::float8[]) AS q (term, rarity)){passing} "
+            f"SELECT t.document, sum(rarity * ({K1 + 1}::float8 * t.count / (t.count + "
+            f"{K1}::float8 * ({1 - B} + {B}::float8 * t.length / mean)) + {DELTA})) AS score "
+            f"FROM {source} GROUP BY t.document ORDER BY score DESC, t.document LIMIT {int(n)}"
         )
-        asked = [{**values, "terms": list(dict.fromkeys(terms))} for terms in queries]
-        return [best_documents(rows, n) for rows in self._database.search(statement, asked)]
+        asked = [{**values, "terms": [*w], "rarities": [*w.values()]} for w in weights]
+        return self.rows_of(statement, asked)
 
-    def frequencies(self, terms: Sequence[str]) -> list[int]:
-        """Count postings."""
+    def similarities(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+        return self.compare(vectors, "d.document = ANY(%(keys)s)", {"keys": [*keys]})
+
+    def compare(self, vectors: Array, test: str, values: Mapping[str, Any]) -> dict[int, Array]:
+        """Return the similarities of the documents that pass a test."""
+        named = {f"vector{number}": Vector(vector) for number, vector in enumerate(vectors)}
+        columns = [f"max(-(d.vector <#> %({name})s::{self._type}))" for name in named]
         statement = (
-            f"SELECT (SELECT count(*) FROM {self._tables.terms} t WHERE t.term = q.term) "  # nosec B608
-            "FROM unnest(%s::text[]) WITH ORDINALITY AS q (term, rank) ORDER BY rank"
+            f"SELECT d.document, {', '.join(columns)} FROM {{points}} d WHERE {test} "  # nosec B608
+            "GROUP BY d.document"
         )
-        return [count for (count,) in self._database.rows(statement, (list(terms),))]
+        [rows] = self.rows_of(statement, [{**values, **named}])
+        return {row[0]: np.array(row[1:], np.float32) for row in rows}
 
-    def matching(self, condition: Condition, keys: Keys) -> Mask:
-        """Test documents by key."""
-        test, values = filter_test(Filter((condition,)), self._tables.documents)
-        rows = self._documents("d.number", keys, test, values)
-        return np.isin(keys, [number for (number,) in rows])
+    def count(self, where: Filter | None, term: str = "") -> int:
+        values: Mapping[str, Any] = {"term": term_index(term)}
+        if where is None:
+            statement = "SELECT count(*) FROM {points}"
+        elif term:
+            statement = "SELECT count(*) FROM {terms} WHERE term = %(term)s"
+        elif not where:
+            statement = "SELECT documents FROM {state}"
+        else:
+            test, values = filter_test(where)
+            statement = f"SELECT count(*) FROM {{points}} d WHERE d.part = 0 AND {test}"  # nosec B608
+        [rows] = self.rows_of(statement, [values])
+        return sum(n for (n,) in rows)
+
+    def passing(self, keys: Sequence[int], where: Filter) -> set[int]:
+        test, values = filter_test(where)
+        statement = f"SELECT d.key FROM {{points}} d WHERE d.key = ANY(%(keys)s) AND {test}"  # nosec B608
+        [rows] = self.rows_of(statement, [{**values, "keys": keys}])
+        return {key for (key,) in rows}
+
+    def heads(self, start: int, n: int) -> list[int]:
+        statement = "SELECT key FROM {points} WHERE part = 0 AND key >= %s ORDER BY key LIMIT %s"
+        [rows] = self.rows_of(statement, [(start, n)])
+        return [key for (key,) in rows]
+
+    def delete(self, keys: Collection[int]) -> None:
+        self._execute(
+            "WITH gone AS (DELETE FROM {points} WHERE key = ANY(%s) RETURNING key, part), words AS "
+            "(DELETE FROM {terms} t USING gone WHERE t.document = gone.key RETURNING count) "
+            "UPDATE {state} SET documents = documents - (SELECT count(*) FROM gone WHERE part = 0),"
+            " length = length - (SELECT coalesce(sum(count), 0) FROM words)",
+            ([*keys],),
+        )
+
+    def remove_rest(self, documents: Collection[int], versions: Collection[str]) -> None:
+        self._execute(
+            "DELETE FROM {points} WHERE document = ANY(%s) AND part <> 0 AND version <> ALL(%s)",
+            ([*documents], [*versions]),
+        )
+
+    def read_state(self) -> State:
+        self._current = ""  # another process may have built the store anew
+        [rows] = self.rows_of("SELECT body FROM {state}")
+        return self.checked_state(rows[0][0] if rows else None)
+
+    def write_state(self, state: State) -> None:
+        self._execute("UPDATE {state} SET body = %s", (json.dumps(state),))
+
+
+class PostgresStore(PointStore):
+    """A store at ``postgresql://[user@]host[:port]/database?table=NAME``."""
+
+    database_type = PostgresDatabase
+    _database: PostgresDatabase
+
+    def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
+        self.check_length(vectors)
+        scores = self._database.compare(vectors, *filter_test(where))
+        columns = np.array([*scores.values()], np.float32).reshape(len(scores), len(vectors))
+        return np.array([*scores], np.int64), columns.T
 
     def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
-        """Look the terms up among those that documents assert and deny."""
         claims = np.zeros(len(keys), np.int8)
-        if not terms:
-            return claims
-        columns, test = "d.number, d.asserted @> %(terms)s", "d.asserted || d.denied @> %(terms)s"
-        rows = self._documents(columns, keys, test, {"terms": list(terms)})
-        claims[np.isin(keys, [number for number, _ in rows])] = Claim.DENIED
-        claims[np.isin(keys, [n for n, is_asserted in rows if is_asserted])] = Claim.ASSERTED
+        statement = (
+            "SELECT key, asserted @> %(terms)s FROM {points} WHERE key = ANY(%(keys)s) "
+            "AND asserted || denied @> %(terms)s"
+        )
+        asked = [{"terms": [*terms], "keys": keys.tolist()}] if terms else []
+        for rows in self._database.rows_of(statement, asked):
+            claims[np.isin(keys, [key for key, _ in rows])] = Claim.DENIED
+            claims[np.isin(keys, [key for key, is_said in rows if is_said])] = Claim.ASSERTED
         return claims
-
-    def _documents(
-        self, columns: str, keys: Keys, test: str = "true", values: Mapping[str, Any] | None = None
-    ) -> list[Any]:
-        return self._database.rows(
-            f"SELECT {columns} FROM {self._tables.documents} d "  # nosec B608
-            f"WHERE d.number = ANY(%(keys)s) AND {test}",
-            {"keys": keys.tolist(), **(values or {})},
-        )
-
-    def find(self, ids: Sequence[str]) -> dict[str, int]:
-        """Look up ids."""
-        statement = f"SELECT id, number FROM {self._tables.documents} WHERE id = ANY(%s)"  # nosec B608
-        numbers = dict(self._database.rows(statement, ([plain(name) for name in ids],)))
-        return {name: numbers[plain(name)] for name in ids if plain(name) in numbers}
-
-    def passages(self, keys: Keys) -> dict[int, Passages]:
-        """Read the passages of documents."""
-        rows = self._database.rows(
-            f"SELECT document, array_agg(first ORDER BY part), array_agg(last ORDER BY part), "  # nosec B608
-            f"array_agg(vector::vector ORDER BY part) FROM {self._tables.passages} "
-            "WHERE document = ANY(%s) GROUP BY document",
-            (keys.tolist(),),
-        )
-        return {
-            key: Passages(
-                [*zip(starts, ends, strict=True)], np.stack([v.to_numpy() for v in vectors])
-            )
-            for key, starts, ends, vectors in rows
-        }
-
-    def documents(self, keys: Keys) -> list[Document | None]:
-        """Read documents."""
-        rows = self._documents(_COLUMNS, keys)
-        documents = {row[0]: _document(row) for row in rows}
-        return [documents.get(key) for key in keys.tolist()]
-
-    def fields(self) -> Mapping[str, Field]:
-        """Read what was written of each field; a deleted document may still count in a range."""
-        columns = f"name, {', '.join(COMPARED)}"
-        rows = self._database.rows(
-            f"SELECT {columns} FROM {self._tables.fields} WHERE documents > 0 ORDER BY name"  # nosec B608
-        )
-        return {
-            name: Field(*(None if None in span else span for span in ((a, b), (c, d))))
-            for name, a, b, c, d in rows
-        }
-
-    def sample(self, n: int) -> list[Document]:
-        """Read documents at equal distances."""
-        documents = self._tables.documents
-        rows = self._database.rows(
-            f"SELECT DISTINCT ON (d.number) d.* FROM (SELECT min(number) AS first, "  # nosec B608
-            f"max(number) - min(number) + 1 AS size FROM {documents}) AS ends, "
-            "generate_series(0, %(n)s - 1) AS i, LATERAL "
-            f"(SELECT {_COLUMNS} FROM {documents} WHERE number >= first + i * size / %(n)s "
-            "ORDER BY number LIMIT 1) AS d ORDER BY d.number",
-            {"n": n},
-        )
-        return [_document(row) for row in rows]
-
-
-def _document(row: Sequence[Any]) -> Document:
-    _, name, title, text, metadata = row
-    return Document(id=name, title=title, text=text, metadata=metadata)
