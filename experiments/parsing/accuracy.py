@@ -20,7 +20,7 @@ from experiments.parsing.validation import benchmark_queries, validation_queries
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from boolattn.query.parsed_query import LabelledQuery
+    from boolattn.data.labelled_queries import LabelledQuery
     from boolattn.query.tree import QueryTree
 
     Groups = Mapping[str, Sequence[LabelledQuery]]
