@@ -13,7 +13,7 @@ from boolattn.scoring.fitted import fit
 from boolattn.scoring.shortlist import SHORTLIST, highest, leader
 from boolattn.search.evidence import LexicalEvidence
 from boolattn.stores.analysis import operand_terms
-from boolattn.stores.filters import Filter
+from boolattn.stores.filters import Filter, clause_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from boolattn.query.plan import Plan
     from boolattn.scoring.fitted import Fitted
     from boolattn.search.exclusion import Exclusion
+    from boolattn.search.options import SearchOptions
     from boolattn.stores.base import Array, Keys, Reader
     from boolattn.stores.filters import Condition
 
@@ -40,16 +41,13 @@ class Selected:
     exclusion: Exclusion
     where: Filter = field(default_factory=Filter)
     conditions: Mapping[str, Condition] = field(default_factory=dict)  # of the tree, by their text
+    is_strict: bool = False  # whether NOT leaves documents out
 
     def clause_filter(self, clause: Clause) -> Filter:
         """Return the filter for candidates of one alternative."""
         if not clause.conditions:
             return self.where
-        operands = list(atoms(self.plan.tree))
-        conditions = tuple(
-            replace(self.conditions[operands[row].text], is_negated=not must)
-            for row, must in clause.conditions
-        )
+        conditions = clause_conditions(clause, list(atoms(self.plan.tree)), self.conditions)
         return replace(self.where, alternatives=(conditions,))
 
 
@@ -66,30 +64,19 @@ class PlanRanking(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranker:
-    """Ranks the documents of a store for plans.
-
-    Args:
-        reader: The store.
-        k: Number of results, which the number of candidates depends on.
-        depth: Maximum number of documents ranked.
-        hybrid: Whether the words of operands count as much as their vectors.
-        strict: Whether documents with a negated operand's words are left out later.
-        exhaustive: Whether every document is compared.
-    """
+    """Ranks the documents of a store for plans."""
 
     reader: Reader
-    k: int
-    depth: int
-    hybrid: bool
-    strict: bool = False
-    exhaustive: bool = False
+    options: SearchOptions
+    k: int  # results, which the number of candidates depends on
+    depth: int  # maximum number of documents ranked
 
     def rank(self, queries: Sequence[Selected]) -> list[PlanRanking]:
         """Rank documents for each plan."""
-        if self.exhaustive or self.reader.scans:
+        if self.options.exhaustive or self.reader.scans:
             return self._scan(queries)
         # Apart: a single-vector query needs few neighbours, a composed one many candidates.
-        is_single = [not query.plan.is_composed and not self.hybrid for query in queries]
+        is_single = [not query.plan.is_composed and not self.options.hybrid for query in queries]
         single = [query for query, alone in zip(queries, is_single, strict=True) if alone]
         others = [query for query, alone in zip(queries, is_single, strict=True) if not alone]
         probes = [(query.plan.vectors[0], query.where) for query in single]
@@ -140,7 +127,7 @@ class Ranker:
         candidates are near them. Each probe costs a search.
         """
         plan = query.plan
-        exclusion = query.exclusion if self.strict and self.reader.has_words else None
+        exclusion = query.exclusion if query.is_strict and self.reader.has_words else None
         seen = set()
         if plan.is_long and plan.has_negation:
             yield plan.plain, query.where
@@ -201,7 +188,7 @@ class Ranker:
         return self._compose(query, keys, values, evidence)
 
     def _evidence(self, query: Selected) -> LexicalEvidence | None:
-        if not self.hybrid:
+        if not self.options.hybrid:
             return None
         return LexicalEvidence.of(self.reader, query.plan, query.where, query.exclusion.tags())
 
@@ -243,7 +230,7 @@ class Ranker:
         whole = query.plan.vectors[: len(query.plan.atoms)].mean(0)
         keys = self.reader.nearest(whole[None], n, query.where)[0].rows
         terms = operand_terms(" ".join(atom.words for atom in atoms(query.plan.tree)))
-        if self.hybrid:
+        if self.options.hybrid:
             words = self.reader.words([terms], n, query.where)[0].rows
             keys = np.sort(np.concatenate([keys, words]))
             keys = keys[np.diff(keys, prepend=-1) > 0]
@@ -255,7 +242,7 @@ class Ranker:
     ) -> Array:
         """Return the similarity of documents to a query's one vector, words included."""
         values = self.reader.similarities(vector[None], keys)
-        if self.hybrid:
+        if self.options.hybrid:
             whole = LexicalEvidence.of_terms(self.reader, [terms], query.where)
             _, values = whole.fit(keys, values)
         row: Array = values[0]

@@ -75,14 +75,12 @@ class Pipeline:
             documents = {name: None for reading in readings for name in reading.documents}
             known = self.reader.known_vectors(list(documents))
             plans = plan_queries(readings, self.encoder, known)
-        is_strict = self.options.strict_not is not False
-        self._is_strict = is_strict and any(plan.has_negation for plan in plans)
         with self._timed("filter"):
             base = self._conditions(self.options.filters)
             selected = [self._select(plan, base) for plan in plans]
             totals = [self.reader.count(query.where) for query in selected]
         with self._timed("vectors"):
-            self._ranker = self._new_ranker()
+            self._ranker = Ranker(self.reader, self.options, self.k, self._depth(selected))
             rankings = self._rank(selected, totals)
         triples = zip(selected, rankings, totals, strict=True)
         results = [self._result(*triple) for triple in triples]
@@ -107,21 +105,13 @@ class Pipeline:
         exclusion = Exclusion(
             plan.tree, self.reader, kinds=self.options.kinds, allow=self.options.allow
         )
-        return Selected(plan, exclusion, where, conditions)
+        is_strict = self.options.strict_not is not False and plan.has_negation
+        return Selected(plan, exclusion, where, conditions, is_strict)
 
-    def _new_ranker(self) -> Ranker:
-        return Ranker(
-            self.reader,
-            k=self.k,
-            # Before some are left out.
-            depth=max(
-                2 * self.k + _MORE if self._is_strict else self.k,
-                _FACETED if self.options.facets else 0,
-            ),
-            hybrid=bool(self.options.hybrid),
-            strict=self._is_strict,
-            exhaustive=self.options.exhaustive,
-        )
+    def _depth(self, queries: Sequence[Selected]) -> int:
+        """Return how many documents are ranked, before some are left out."""
+        n = 2 * self.k + _MORE if any(query.is_strict for query in queries) else self.k
+        return max(n, _FACETED if self.options.facets else 0)
 
     def _rank(self, queries: Sequence[Selected], totals: Sequence[int]) -> list[PlanRanking]:
         """Rank documents for each query that can have results."""
@@ -146,10 +136,9 @@ class Pipeline:
                 "the best documents apart",
             )
         with self._timed("documents"):
-            is_strict = self.options.strict_not is not False and plan.has_negation
             facets = self._facets(query, ranking, total) if self.options.facets else ()
-            left_out = self._left_out(query, ranking) if is_strict else ()
-            if is_strict:
+            left_out = self._left_out(query, ranking) if query.is_strict else ()
+            if query.is_strict:
                 ranking, shortened = self._leave_out(query, ranking, total)
                 warnings += shortened
             elif self.options.strict_not:
@@ -160,7 +149,7 @@ class Pipeline:
             if self.options.explain:
                 ranked_lower = self._ranked_lower(query, ranking, ranked.rows, hits)
         settings = self.reader.settings
-        if is_strict and self.options.kinds and settings.lexicon and not settings.known_kinds:
+        if query.is_strict and self.options.kinds and settings.lexicon and not settings.known_kinds:
             warnings += (OTHER_LEXICON,)
         result = SearchResult(
             query=plan.reading.text,
@@ -173,7 +162,7 @@ class Pipeline:
             is_composed=plan.is_composed,
             why_one_vector="" if plan.is_composed else plan.fallback or _NO_OPERATOR,
             hybrid=bool(self.options.hybrid),
-            strict_not=is_strict,
+            strict_not=query.is_strict,
             n_compared=fitted.n_documents if fitted else 0,
             hits=hits[self.options.offset :],
             ranked_lower=ranked_lower,
@@ -217,7 +206,7 @@ class Pipeline:
     def _facets(self, query: Selected, ranking: PlanRanking, total: int) -> tuple[Facet, ...]:
         """Count values among the best documents that pass filters and exclusions."""
         keys = ranking.ranked.rows[:_FACETED]
-        if self.options.strict_not is not False and query.plan.has_negation:
+        if query.is_strict:
             keys = keys[query.exclusion.keeps(keys)]
         documents = [document for document in self.reader.documents(keys) if document]
         is_exact = self.reader.counts and total <= min(_FACETED, len(ranking.ranked.rows))
@@ -332,7 +321,7 @@ class Pipeline:
         if not len(keys):
             return ()
         scores = fitted.score(self._ranker.similarities(query, ranking, keys))
-        is_kept = query.exclusion.keeps(keys) if self._is_strict else np.ones(len(keys), bool)
+        is_kept = query.exclusion.keeps(keys) if query.is_strict else np.ones(len(keys), bool)
         lower = []
         candidates = self._hits(query, ranking, Ranked(keys, scores))
         for hit, is_allowed in zip(candidates, is_kept.tolist(), strict=True):

@@ -10,7 +10,7 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ import boolattn
 from boolattn.budget import limited
 from boolattn.errors import BoolattnError, DataError
 from boolattn.query.syntax import is_explicit
+from boolattn.search.options import SearchOptions
 from boolattn.search.pipeline import SHORTENED
 from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
@@ -40,11 +41,9 @@ Operands = Annotated[Sequence[str], Query(description="Operands to add; may be r
 #: Documents that an operand is compared with besides the results.
 _MORE_CANDIDATES = 200
 #: Fields of a request that are options of a search.
-_SEARCH_OPTIONS = {"offset", "mode", "positive", "negative", "filters"}
+_SEARCH_OPTIONS = {field.name for field in fields(SearchOptions)}
 #: Attributes of a result that a reply has too.
 _SAME = ("total", "n_compared", "hybrid", "strict_not")
-_SEARCH_OPTIONS |= {"hybrid", "compose", "strict_not", "kinds", "allow", "explain"}
-_SEARCH_OPTIONS |= {"facets", "min_score"}
 
 
 @dataclass(frozen=True)

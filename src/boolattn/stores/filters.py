@@ -27,10 +27,11 @@ from boolattn.stores.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from boolattn.query.clauses import Clause
     from boolattn.query.numbers import Range
-    from boolattn.query.tree import QueryTree
+    from boolattn.query.tree import Atom, QueryTree
     from boolattn.stores.values import Value
 
 RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
@@ -227,14 +228,18 @@ def alternatives(
             f"a query with conditions may have {MAX_CLAUSES} alternatives, and this one has {n}; "
             "give the conditions as filters"
         )
-    conjunctions = [
-        tuple(
-            replace(conditions[operands[row].text], is_negated=not must)
-            for row, must in clause.conditions
-        )
-        for clause in clauses(tree)
-    ]
+    conjunctions = [clause_conditions(clause, operands, conditions) for clause in clauses(tree)]
     return () if () in conjunctions else tuple(dict.fromkeys(conjunctions))
+
+
+def clause_conditions(
+    clause: Clause, operands: Sequence[Atom], conditions: Mapping[str, Condition]
+) -> tuple[Condition, ...]:
+    """Return the conditions of one alternative."""
+    return tuple(
+        replace(conditions[operands[row].text], is_negated=not must)
+        for row, must in clause.conditions
+    )
 
 
 def condition_of(where: Where) -> Condition:
