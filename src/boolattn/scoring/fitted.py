@@ -149,7 +149,7 @@ class _FittedClause(NamedTuple):
         return self.negation(similarities, z) if self.negation else z
 
     def only(self, similarities: Array, values: Array) -> Array:
-        """Return values for documents that meet the conditions, and next to none for others."""
+        """Return values for documents that meet the conditions, and the lowest value for others."""
         if self.conditions:
             values = np.where(_meets(self.conditions, similarities), values, _OUT)
         return values

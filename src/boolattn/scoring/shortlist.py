@@ -64,7 +64,7 @@ def level(values: Array) -> float:
 
 
 def floor(values: NDArray[np.floating]) -> float:
-    """Return the value below which NOT does not put the documents that are above it."""
+    """Return the lowest score that NOT may give to a document with a higher one."""
     return float(values.mean() - FIT * values.std())
 
 

@@ -260,6 +260,6 @@ def _things(text: str) -> Iterator[str]:
 
 
 def _key(label: str) -> str:
-    """Return what plurals and capitals do not change; empty for what is no topic."""
+    """Return the stems of a label, whatever its case and number; empty if it is not a topic."""
     is_name = len(label) >= _SHORTEST and len(label) <= _MAX_VALUE and label[0].isalpha()
     return " ".join(terms_of(label)) if is_name else ""

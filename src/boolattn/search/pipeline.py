@@ -196,7 +196,7 @@ class Pipeline:
         return Ranked(keys[is_near], scores[is_near])
 
     def _similarities(self, plan: Plan, keys: Keys) -> Array:
-        """Return how similar documents are to the positive part of a query; infinite to nothing."""
+        """Return similarities to the positive part of a query; infinite if it has none."""
         positive = [atom for atom, sign in signed_atoms(plan.tree) if sign > 0]
         if any(isinstance(atom, Everything) for atom in positive) or not positive:
             return np.full(len(keys), np.inf, np.float32)

@@ -93,5 +93,5 @@ class QueryReader:
         return phrases
 
     def _is_word(self, word: str) -> bool:
-        is_common = getattr(self.parser, "is_word", lambda _: False)  # a parser of someone else
+        is_common = getattr(self.parser, "is_word", lambda _: False)  # a parser of the user's
         return bool(is_common(word)) or load_kinds().is_word(word)

@@ -48,7 +48,7 @@ class Searcher:
     """Searches a store with an encoder and a query parser.
 
     Args:
-        store: An open store, or a collection of someone else's.
+        store: An open store, or an external collection.
         encoder: Of the store's vectors: an encoder, a model's name or folder, the address of an
             embedding endpoint, a sentence-transformers model, or any function from texts to
             vectors.
@@ -77,7 +77,7 @@ class Searcher:
         self.reranker = as_reranker(reranker)
         self._check_model()
         if (self.settings.similarity, self.encoder.similarity) == ("cosine", "dot"):
-            # A collection of someone else's, which is compared by cosine.
+            # An external collection, which is compared by cosine.
             queries, operands = self.encoder.encode_queries, self.encoder.encode_operands
             self.encoder = CallableEncoder(queries, embed_operands=operands)
         self._overview = Overview()
@@ -182,7 +182,7 @@ class Searcher:
         return searcher
 
     def __len__(self) -> int:
-        """Return the number of documents; 0 for a collection of someone else's."""
+        """Return the number of documents; 0 for an external collection."""
         return self.store.n_documents
 
     @property

@@ -59,7 +59,7 @@ class DocumentHandlers:
         return schemas.ChangeReply(changed=n_changed, documents=n_documents)
 
     async def _change(self, change: Callable[[], None], refused: RefusedError) -> None:
-        """Change the index; ``refused`` answers what the documents are to blame for."""
+        """Change the index; ``refused`` answers errors in the documents."""
         if self._handlers.plain is not None:
             message = "documents are not changed while two indexes are compared"
             raise RefusedError(403, "no_writing", message)

@@ -6,7 +6,7 @@ to. ``address`` chooses the class of an address, and ``writer`` encodes document
 - ``local``: a folder; segments of documents and vectors, words in tantivy, a manifest.
 - ``points``: databases with a point for each passage; ``PointDatabase`` is what differs between
   Qdrant and Milvus, and ``postgres``, which filters, finds neighbours and adds BM25+ up in SQL.
-- ``foreign``: a collection that someone else filled, of any of these or an array, only read.
+- ``foreign``: an external collection, of any of these or an array, only read.
 
 What all of them store of a document is in ``batches``, ``values`` and ``analysis``; what they are
 asked in ``filters``. A new store is a module with a ``Store`` and its class methods ``open`` and

@@ -42,7 +42,7 @@ _PHRASE = rf"{_WORD}(?:[ \t]+{_WORD}){{0,3}}"
 _AFTER = re.compile(
     rf"[ \t:]*{_PHRASE}(?:(?:,[ \t]*{_PHRASE})*,?[ \t]+n?or[ \t]+{_PHRASE})?", re.IGNORECASE
 )
-#: What a NOT negates that stands before "required": "knowledge of German is not required".
+#: What "not required" negates, which stands before it: "knowledge of German is not required".
 _BEFORE = re.compile(rf"{_PHRASE}[ \t:]*$", re.IGNORECASE)
 _LONGEST = 80  # characters of it
 _NEEDED = re.compile(

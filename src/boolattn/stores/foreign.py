@@ -1,4 +1,4 @@
-"""A collection that someone else filled: read as it is, with its own ids, fields and word index.
+"""External collections: read as they are, with their own ids, fields and word index.
 
 A row is whatever the collection holds beside a vector, as a mapping. During one search the rows
 that were read get numbers, in the order of their coming; these are the keys of the search.
@@ -103,7 +103,7 @@ class ForeignStore(ServerStore):
     """A collection that is searched as it is, and never written."""
 
     counts = False
-    max_words = 1000  # each hit is a row that someone else's server sends
+    max_words = 1000  # each hit is a row that the server sends
     candidates = (CANDIDATES, 1.25)  # each costs the database a vector to send
 
     def __init__(self, collection: Collection) -> None:
@@ -134,7 +134,7 @@ class ForeignStore(ServerStore):
         yield ForeignStore(self._collection)
 
     def adding(self, *, replace_old: bool = False) -> Any:  # noqa: ANN401
-        """Refuse: the collection belongs to someone else."""
+        """Refuse: external collections are read-only."""
         raise ConfigError(f"{self.label} is only read; make an index of it with boolattn index")
 
     def delete(self, _ids: Iterable[str]) -> None:
@@ -161,7 +161,7 @@ class ForeignStore(ServerStore):
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         if missing := [self._ids[key] for key in keys.tolist() if key not in self._vectors]:
             self._remember(self._collection.vectors(missing))
-        # A row without a vector is like nothing.
+        # A row without a vector has the lowest similarity.
         rows = np.zeros((len(keys), self.settings.dimension), np.float32)
         for row, key in enumerate(keys.tolist()):
             rows[row] = self._vectors.get(key, 0)

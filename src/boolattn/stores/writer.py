@@ -1,4 +1,4 @@
-"""The way of a document: cut into passages, encoded, and written to a store in batches."""
+"""Writing documents: they are cut into passages, encoded, and written to a store in batches."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def clean(folder: Path, *, segments: bool = True, others: bool = True) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove what is not used; a failure is no failure of the change."""
+    """Remove unused files; an error here does not fail the change."""
     try:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     except OSError as error:

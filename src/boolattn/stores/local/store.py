@@ -99,7 +99,7 @@ class LocalStore(Store):
 
     @contextmanager
     def reading(self) -> Iterator[Snapshot]:
-        """Answer nothing from files that were altered before or meanwhile, and blame them."""
+        """Refuse to answer from files that were changed before or during a search."""
         self._check_changes()
         try:
             yield self._snapshot

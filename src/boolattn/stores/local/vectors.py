@@ -182,7 +182,7 @@ def write_graph(
 
 
 def open_vectors(folder: Path, manifest: Manifest, rows: Rows) -> ExactVectors | Hnsw:
-    """Open what searches neighbours; a file is mapped into memory, which processes share."""
+    """Open a nearest-neighbour index; its file is mapped into memory, which processes share."""
     if manifest.settings.vectors != HNSW:
         return ExactVectors(rows)
     faiss, path = faiss_module(), folder / str(manifest.index.get("file"))

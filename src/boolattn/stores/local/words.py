@@ -213,7 +213,7 @@ class Words:
 
 @contextmanager
 def _blaming(folder: Path) -> Iterator[None]:
-    """Report that files cannot be read; tantivy panics over some, which is no Exception."""
+    """Report files that cannot be read; tantivy's panics are not Exceptions."""
     try:
         yield
     except BaseException as error:

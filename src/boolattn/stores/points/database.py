@@ -132,7 +132,7 @@ class PointDatabase(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until all that was written can be searched as fast as ever."""
+        """Wait until the database has indexed all that was written."""
 
     @abstractmethod
     def switch(self, old: str) -> None:

@@ -1,4 +1,4 @@
-"""Connections to Milvus, and a collection of it that someone else filled.
+"""Connections to Milvus, and external collections of it.
 
 An address is that of a server or cluster, or a file (Milvus Lite). The token of a cluster is read
 from ``MILVUS_TOKEN`` and never stored.

@@ -1,4 +1,4 @@
-"""Connections to Qdrant, and a collection of it that someone else filled.
+"""Connections to Qdrant, and external collections of it.
 
 An address is that of a server or cluster, or a folder (local mode). The key of a server is read
 from ``QDRANT_API_KEY`` and never stored.
@@ -149,7 +149,7 @@ def _points_only() -> Iterator[None]:
     pickle module as a global of theirs. It is exchanged only while a folder is opened, which is
     the only time that anything is unpickled (a new collection has a new name, and so no file yet),
     and under the lock of local mode. Another thread that opens a folder by itself in that time
-    reads its points as ever.
+    still reads its points.
     """
     reader = SimpleNamespace(dumps=pickle.dumps, loads=lambda raw: _Points(io.BytesIO(raw)).load())
     before, persistence.pickle = persistence.pickle, reader

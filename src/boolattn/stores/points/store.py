@@ -67,7 +67,7 @@ class PointStore(ServerStore):
 
     @classmethod
     def open(cls, address: str, *, verify: bool = False) -> Self:
-        """Open a store; it is searched by its alias, so that a build anew is seen at once."""
+        """Open a store; it is searched by its alias, so that a new build is seen at once."""
         database = cls.database_type(address)
         database.known_target()
         store = cls(database, database.read_state())
