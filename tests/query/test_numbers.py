@@ -155,3 +155,11 @@ def test_the_rest_keeps_its_places():
     assert len(rest) == len(text)
     assert without_numbers("under 5 minutes!", [NumberPhrase(0, 15, ())]) == "everything"
     assert without_numbers("?", []) == "?"
+
+
+def test_a_number_is_converted_to_the_unit_of_a_field():
+    ranges = {"Installed Size (kB)": (10, 900_000)}
+    assert conditions("tools over 10 MB", ranges) == ["Installed Size (kB)>10240"]
+    assert conditions("tools under 50 kB", ranges) == ["Installed Size (kB)<50"]
+    assert conditions("tools over 2 GB", ranges) == ["Installed Size (kB)>2097152"]
+    assert conditions("tools over 200 kg", ranges) == []

@@ -15,7 +15,7 @@ from boolattn.query.tokens import QUOTED
 from boolattn.query.tree import Not, Where, join_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from boolattn.query.tree import QueryTree
 
@@ -219,9 +219,16 @@ def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str
 
 
 def _factor(unit: str, name_words: Set[str]) -> float:
-    """Return how often the unit of a field, which is a part of its name, is in another."""
-    factors = (_TABLE["factors"].get(part, {}).get(unit) for part in name_words)
-    return next((factor for factor in factors if factor), 1.0)
+    """Return what a number in a unit is multiplied by for a field; 0 where it cannot be.
+
+    >>> _factor("mb", {"size", "kb"}), _factor("kg", {"time", "min"}), _factor("", {"min"})
+    (1024.0, 0.0, 1.0)
+    """
+    measures: Iterable[Mapping[str, float]] = _TABLE["units"].values()
+    named = [(measure, measure[part]) for measure in measures for part in name_words & {*measure}]
+    factors = [measure[unit] / value for measure, value in named if unit in measure]
+    is_other = bool(named) and any(unit in measure for measure in measures)
+    return factors[0] if factors else float(not is_other)
 
 
 def _sign(groups: Mapping[str, str | None]) -> str:
@@ -268,6 +275,8 @@ class _Phrase(NamedTuple):
     def _fit(self, name: str, least: float, largest: float, has_dates: bool = False) -> float:
         name_words = _words_of(name)
         factor = _factor(self.unit, name_words)
+        if not factor:
+            return 0.0
         score = float(any(least <= factor * value <= largest for value in self.values))
         is_year = all(_FIRST_YEAR <= v <= _LAST_YEAR and v == int(v) for v in self.values)
         may_be_year = least >= _FIRST_YEAR and largest <= _LAST_YEAR
@@ -278,7 +287,7 @@ class _Phrase(NamedTuple):
         elif may_be_year and not is_year:
             return 0.0
         units = set(_WORD.findall(self.unit)) or ({self.unit} if self.unit else set())
-        if any(_same(word, part) for word in units for part in name_words):
+        if factor != 1 or any(_same(word, part) for word in units for part in name_words):
             score += 3
         if any(self.words & asked and name_words & names for asked, names in _FIELDS):
             score += 2
@@ -289,7 +298,9 @@ class _Phrase(NamedTuple):
 
 
 def _words_of(name: str) -> set[str]:
-    return set(_WORD.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()))
+    return set(
+        _WORD.findall(re.sub(r"(?<=[a-z]{2})(?=[A-Z])", " ", name).replace("_", " ").lower())
+    )
 
 
 def _same(word: str, part: str) -> bool:
