@@ -11,7 +11,7 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import QueryError
 from boolattn.kinds.lexicon import load_kinds
@@ -42,7 +42,8 @@ _SHORTEST = 3  # letters of a topic
 _WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
 
-class FacetValue(NamedTuple):
+@dataclass(frozen=True)
+class FacetValue:
     """A value, its documents, and the filter that selects them."""
 
     value: Any
