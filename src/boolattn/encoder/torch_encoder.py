@@ -103,7 +103,7 @@ class TorchEncoder(Encoder):
         return explain(encoder, tokenizer, text) if isinstance(encoder, BoolBertModel) else None
 
     @cached_property
-    def fingerprint(self) -> str:
+    def fingerprint(self) -> str:  # type: ignore[override]
         """Identifies what made a document's vector; an index is bound to it."""
         # Not the weights alone: with another pooling they make other vectors.
         digest = hashlib.sha256(f"{self.similarity} {_describe(self.towers)}".encode())

@@ -58,12 +58,12 @@ class CallableEncoder(Encoder):
         return vector
 
     @cached_property
-    def dimension(self) -> int:
+    def dimension(self) -> int:  # type: ignore[override]
         """Length of a vector."""
         return len(self._known)
 
     @cached_property
-    def fingerprint(self) -> str:
+    def fingerprint(self) -> str:  # type: ignore[override]
         """A hash of one text's vector."""
         raw = f"{self.similarity} {self.dimension} {np.round(self._known, 3).tolist()}"
         return hashlib.sha256(raw.encode()).hexdigest()[:32]

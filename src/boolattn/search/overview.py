@@ -143,8 +143,8 @@ def _facets(
             for value, n in frequent
             if (text := _filter_text(name, value)) and len(str(value)) <= _MAX_VALUE
         ]
-        if all(is_number(value) for value, _, _ in values):
-            values.sort()
+        if all(is_number(counted.value) for counted in values):
+            values.sort(key=lambda counted: counted.value)
         if len(values) > 1:
             facets.append(Facet(name, n_documents, n_different, tuple(values), is_exact))
     facets.sort(key=lambda facet: (-facet.documents, facet.different, facet.field))

@@ -139,10 +139,13 @@ def explain_words(
 def _word(text: str, spans: Sequence[tuple[int, int]], rows: Sequence[dict[str, Any]]) -> WordReply:
     """Join the tokens of a word: the largest of each value, and the sum of attention change."""
     start, end = spans[0][0], spans[-1][1]
+
+    def largest(name: str, operator: str) -> float:
+        value: float = max((row[name][operator] for row in rows), key=abs)
+        return round(value, 4)
+
     values = {
-        name: {
-            key: round(max((row[name][key] for row in rows), key=abs), 4) for key in rows[0][name]
-        }
+        name: {operator: largest(name, operator) for operator in rows[0][name]}
         for name in ("cue", "scope", "bias")
     }
     change = round(sum(row["attention_change"] for row in rows), 5)
