@@ -6,7 +6,7 @@ import pytest
 
 from boolattn.query.tree import atoms, operators_of
 from boolattn.search import Document, Searcher
-from boolattn.search.overview import Overview
+from boolattn.search.overview import FacetValue, Overview
 from boolattn.stores.analysis import terms_of
 from boolattn.stores.filters import parse_filters
 
@@ -47,16 +47,16 @@ def test_facets_count_the_documents_that_their_filters_select(searcher):
     # Of many numbers there is the range.
     assert facets["number"].values == ()
     assert (facets["number"].low, facets["number"].high) == (0, 47)
-    assert ("Thai", 12, "cuisine=Thai") in facets["cuisine"].values
+    assert FacetValue("Thai", 12, "cuisine=Thai") in facets["cuisine"].values
     assert facets["cuisine"].documents == 48
-    assert {(v, n) for v, n, _ in facets["tags"].values} == {
+    assert {(v.value, v.documents) for v in facets["tags"].values} == {
         ("warm", 48),
         *((k, 16) for k in KINDS),
     }
-    assert {text for _, _, text in facets["is_mild"].values} == {"is_mild=true", "is_mild=false"}
+    assert {v.filter for v in facets["is_mild"].values} == {"is_mild=true", "is_mild=false"}
     for facet in searcher.facets:
-        for _, n, text in facet.values:
-            assert searcher.search("curry", filters=parse_filters([text])).total == n
+        for v in facet.values:
+            assert searcher.search("curry", filters=parse_filters([v.filter])).total == v.documents
 
 
 def test_examples_have_results_and_each_operator(searcher):
@@ -116,11 +116,11 @@ def test_facets_of_a_result_count_what_is_not_left_out(shared):
     everything = shared.search("moths OR beetles OR orchids OR birds", k=3, facets=True)
     [places] = [facet for facet in everything.facets if facet.field == "place"]
     assert places.is_exact
-    assert {value: n for value, n, _ in places.values}["Peru"] == 4
+    assert {v.value: v.documents for v in places.values}["Peru"] == 4
     result = shared.search("moths NOT Peru", k=3, facets=True)
     [places] = [facet for facet in result.facets if facet.field == "place"]
-    assert "Peru" not in {value for value, _, _ in places.values}
+    assert "Peru" not in {v.value for v in places.values}
     filtered = shared.search("moths", k=3, facets=True, filters={"place": ["Peru", "Java"]})
     [places] = [facet for facet in filtered.facets if facet.field == "place"]
-    assert {value for value, _, _ in places.values} == {"Peru", "Java"}
+    assert {v.value for v in places.values} == {"Peru", "Java"}
     assert shared.search("moths", k=3).facets == ()

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 import boolattn
 from boolattn.search import Document, Searcher
-from boolattn.service import overview, schemas
+from boolattn.service import schemas
 from boolattn.service.app import create_app
 from boolattn.service.settings import ServiceSettings
 from tests.search import word_model
@@ -27,9 +27,9 @@ ASKED = {
         {"documents": [{"id": "18", "text": "A hawk moth found in Java."}]},
     ),
     "health": (schemas.HealthReply, "GET", "/health", None),
-    "about": (overview.AboutReply, "GET", "/about", None),
-    "examples": (overview.ExamplesReply, "GET", "/examples", None),
-    "facets": (overview.FacetsReply, "GET", "/facets", None),
+    "about": (schemas.AboutReply, "GET", "/about", None),
+    "examples": (schemas.ExamplesReply, "GET", "/examples", None),
+    "facets": (schemas.FacetsReply, "GET", "/facets", None),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
 from boolattn.encoders.base import Encoder, ignore
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
+from boolattn.plugin.explain import explain
 from boolattn.plugin.install import plugin_of
 from boolattn.query.runtime import vocabulary_sum
 from boolattn.settings import checked
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.encoder.card import Card
+    from boolattn.plugin.explain import Explanation
 
     Array = NDArray[np.float32]
 
@@ -72,8 +75,13 @@ class TorchEncoder(Encoder):
         self.towers = towers.eval()
         if isinstance(encoder := _query_encoder(towers), BoolBertModel):
             plugin_of(encoder).fold("cpu")  # for speed; the values are the same
+            gate = encoder.config.boolattn_config.gate
+            self.gate = "closed" if gate == "label" else gate
         self.labels: dict[str, Sequence[str]] = {}
-        self._fingerprint = ""
+        self.dimension = int(towers.get_embedding_dimension() or 0)
+        self.similarity = str(towers.similarity_fn_name)
+        # Models without a limit have none, or infinity.
+        self.max_tokens = int(min(getattr(towers, "max_seq_length", None) or 512, MAX_TOKENS))
         # Towers that end with Normalize make unit vectors already, and no bit may change.
         self._must_normalise = self.similarity == "cosine" and not any(
             isinstance(part, Normalize) for part in self.towers.children()
@@ -89,44 +97,20 @@ class TorchEncoder(Encoder):
         """Write the towers as one folder, whole or not at all."""
         save_towers(self.towers, folder, card=card)
 
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return int(self.towers.get_embedding_dimension() or 0)
+    def explain(self, text: str) -> Explanation | None:
+        """Explain what BoolAttn does with a text; ``None`` for a model without it."""
+        encoder, tokenizer = _query_encoder(self.towers), cast("Any", self.towers.tokenizer)
+        return explain(encoder, tokenizer, text) if isinstance(encoder, BoolBertModel) else None
 
-    @property
-    def similarity(self) -> str:
-        """``cosine`` or ``dot``."""
-        return str(self.towers.similarity_fn_name)
-
-    @property
-    def gate(self) -> str:
-        """What opens BoolAttn's gate without labels; empty without BoolAttn."""
-        encoder = _query_encoder(self.towers)
-        if not isinstance(encoder, BoolBertModel):
-            return ""
-        gate = encoder.config.boolattn_config.gate
-        return "closed" if gate == "label" else gate
-
-    @property
-    def max_tokens(self) -> int:
-        """Most tokens of a document that are read."""
-        # Models without a limit have none, or infinity.
-        return int(min(getattr(self.towers, "max_seq_length", None) or 512, MAX_TOKENS))
-
-    @property
-    def fingerprint(self) -> str:
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
         """Identifies what made a document's vector; an index is bound to it."""
-        if not self._fingerprint:
-            # Not the weights alone: with another pooling they make other vectors.
-            digest = hashlib.sha256(f"{self.similarity} {_describe(self.towers)}".encode())
-            for name, value in sorted(self.towers.state_dict().items()):
-                digest.update(name.encode())
-                digest.update(
-                    value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-                )
-            self._fingerprint = digest.hexdigest()[:32]
-        return self._fingerprint
+        # Not the weights alone: with another pooling they make other vectors.
+        digest = hashlib.sha256(f"{self.similarity} {_describe(self.towers)}".encode())
+        for name, value in sorted(self.towers.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()[:32]
 
     @property
     def digests(self) -> dict[str, str]:

@@ -21,35 +21,16 @@ def ignore(_: int) -> None:
 class Encoder(ABC):
     """Encodes queries and documents."""
 
-    @property
-    @abstractmethod
-    def dimension(self) -> int:
-        """Length of a vector."""
-
-    @property
-    @abstractmethod
-    def similarity(self) -> str:
-        """``cosine`` or ``dot``."""
-
-    @property
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """Identifies what made a document's vector; a store is bound to it."""
+    dimension: int  # length of a vector
+    similarity: str  # ``cosine`` or ``dot``
+    fingerprint: str  # identifies what made a document's vector; a store is bound to it
+    max_tokens: int  # most tokens of a document that are read
+    gate: str = ""  # what opens BoolAttn's gate without labels; empty without BoolAttn
 
     @property
     def digests(self) -> dict[str, str]:
         """Hashes of what else decides over vectors, by name; a store remembers them."""
         return {}
-
-    @property
-    @abstractmethod
-    def max_tokens(self) -> int:
-        """Maximum number of tokens of a document that are read."""
-
-    @property
-    def gate(self) -> str:
-        """What opens BoolAttn's gate without labels; empty without BoolAttn."""
-        return ""
 
     @abstractmethod
     def encode_queries(self, texts: Sequence[str]) -> Array:

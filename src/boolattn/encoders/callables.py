@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -47,29 +48,22 @@ class CallableEncoder(Encoder):
         embed_operands: Embed | None = None,
         embed_documents: Embed | None = None,
     ) -> None:
-        self._embed, self._similarity = embed, similarity
+        self._embed, self.similarity = embed, similarity
         self._operands, self._documents = embed_operands or embed, embed_documents or embed
-        self._probe: Array | None = None
 
-    @property
-    def dimension(self) -> int:
-        """Length of a vector; the first call encodes a text."""
+    @cached_property
+    def _known(self) -> Array:
+        """The vector of one text, encoded when its length is first asked for."""
+        vector: Array = self._vectors(self._documents, [_PROBE])[0]
+        return vector
+
+    @cached_property
+    def dimension(self) -> int:  # type: ignore[override]
+        """Length of a vector."""
         return len(self._known)
 
-    @property
-    def _known(self) -> Array:
-        """The vector of one text."""
-        if self._probe is None:
-            self._probe = self._vectors(self._documents, [_PROBE])[0]
-        return self._probe
-
-    @property
-    def similarity(self) -> str:
-        """``cosine`` or ``dot``."""
-        return self._similarity
-
-    @property
-    def fingerprint(self) -> str:
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
         """A hash of one text's vector."""
         raw = f"{self.similarity} {self.dimension} {np.round(self._known, 3).tolist()}"
         return hashlib.sha256(raw.encode()).hexdigest()[:32]
@@ -108,7 +102,7 @@ class CallableEncoder(Encoder):
                 f"the encoder gives shape {vectors.shape} for {len(texts)} texts; it must give one "
                 "finite vector for each"
             )
-        return unit(vectors) if self._similarity == "cosine" else vectors
+        return unit(vectors) if self.similarity == "cosine" else vectors
 
 
 class EmbeddingEndpoint:
@@ -149,7 +143,8 @@ class EmbeddingEndpoint:
         try:
             with urlopen(request, timeout=self.timeout) as answer:  # nosec B310
                 rows = json.load(answer)["data"]
-            return np.array([row["embedding"] for row in sorted(rows, key=_row_index)], np.float32)
+            rows.sort(key=lambda row: row.get("index", 0))
+            return np.array([row["embedding"] for row in rows], np.float32)
         except HTTPError as error:
             hint = f"; is {self.key_variable} set?" if error.code in (401, 403) else ""
             raise ServerError(
@@ -160,10 +155,6 @@ class EmbeddingEndpoint:
             raise ServerError(f"{self.address} does not answer: {reason}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise ServerError(f"{self.address} answers, but not with embeddings") from error
-
-
-def _row_index(row: dict[str, Any]) -> int:
-    return int(row.get("index", 0))
 
 
 def unit(vectors: Array) -> Array:

@@ -57,6 +57,10 @@ class OnnxEncoder(Encoder):
 
     def __init__(self, folder: Path, manifest: OnnxManifest, *, threads: int | None = None) -> None:
         self.folder, self.manifest = folder, manifest
+        self.dimension, self.similarity = manifest.dimension, manifest.similarity
+        # That of the torch model: vectors of both backends may be compared.
+        self.fingerprint = manifest.fingerprint
+        self.max_tokens, self.gate = manifest.document_length, manifest.gate
         self.threads = threads or default_threads()
         self._sessions: dict[str, Any] = {}
         self._tokenizers: dict[int, Tokenizer] = {}
@@ -73,21 +77,6 @@ class OnnxEncoder(Encoder):
         return cls(folder, manifest, threads=threads)
 
     @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self.manifest.dimension
-
-    @property
-    def similarity(self) -> str:
-        """``cosine`` or ``dot``."""
-        return self.manifest.similarity
-
-    @property
-    def fingerprint(self) -> str:
-        """That of the torch model: vectors of both backends may be compared."""
-        return self.manifest.fingerprint
-
-    @property
     def digests(self) -> dict[str, str]:
         """The tokenizer, and how texts are prepared; the graphs hold the configuration."""
         known = self.manifest.vocabulary.get(self.manifest.files.get(TOKENIZER, ""))
@@ -95,16 +84,6 @@ class OnnxEncoder(Encoder):
         prepared = [getattr(self.manifest, name) for name in _PREPARATION]
         digest = hashlib.sha256(repr(prepared).encode()).hexdigest()
         return {"tokenizer": vocabulary, "prompt or length": digest}
-
-    @property
-    def gate(self) -> str:
-        """What opens BoolAttn's gate; empty without BoolAttn."""
-        return self.manifest.gate
-
-    @property
-    def max_tokens(self) -> int:
-        """Most tokens of a document."""
-        return self.manifest.document_length
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
         """Encode whole queries, with BoolAttn if the model has it."""

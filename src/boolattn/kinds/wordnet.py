@@ -51,7 +51,8 @@ class Wordnet(NamedTuple):
         """Return the kinds that a node is directly of."""
         if node >= self.n_nodes:
             return []
-        return self.parents[self.parent_starts[node] : self.parent_starts[node + 1]].tolist()
+        kinds: list[int] = self.parents[slice(*self.parent_starts[node : node + 2])].tolist()
+        return kinds
 
 
 @cache
@@ -71,7 +72,7 @@ def load_wordnet() -> Wordnet:
 
 
 def _starts(lengths: NDArray[np.integer]) -> memoryview:
-    return memoryview(np.append(0, np.cumsum(lengths, dtype=np.int64)))
+    return np.append(0, np.cumsum(lengths, dtype=np.int64)).data
 
 
 @lru_cache(maxsize=1 << 17)

@@ -11,7 +11,7 @@ import weakref
 from collections import Counter
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import QueryError
 from boolattn.kinds.lexicon import load_kinds
@@ -42,7 +42,8 @@ _SHORTEST = 3  # letters of a topic
 _WORD = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 
 
-class FacetValue(NamedTuple):
+@dataclass(frozen=True)
+class FacetValue:
     """A value, its documents, and the filter that selects them."""
 
     value: Any
@@ -142,8 +143,8 @@ def _facets(
             for value, n in frequent
             if (text := _filter_text(name, value)) and len(str(value)) <= _MAX_VALUE
         ]
-        if all(is_number(value) for value, _, _ in values):
-            values.sort()
+        if all(is_number(counted.value) for counted in values):
+            values.sort(key=lambda counted: counted.value)
         if len(values) > 1:
             facets.append(Facet(name, n_documents, n_different, tuple(values), is_exact))
     facets.sort(key=lambda facet: (-facet.documents, facet.different, facet.field))

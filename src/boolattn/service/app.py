@@ -21,7 +21,6 @@ from boolattn.service.documents import DocumentHandlers
 from boolattn.service.errors import leave_to_middleware
 from boolattn.service.handlers import Handlers
 from boolattn.service.middleware import LimitsMiddleware
-from boolattn.service.overview import OverviewHandlers
 from boolattn.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -122,10 +121,9 @@ def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
         changes.add
     )
     router.get("/health", responses=_ok("health"))(handlers.health)
-    overview = OverviewHandlers(handlers)
-    router.get("/about", responses=_ok("about"))(overview.about)
-    router.get("/examples", responses=_errors() | _ok("examples"))(overview.examples)
-    router.get("/facets", responses=_errors() | _ok("facets"))(overview.facets)
+    router.get("/about", responses=_ok("about"))(handlers.about)
+    router.get("/examples", responses=_errors() | _ok("examples"))(handlers.examples)
+    router.get("/facets", responses=_errors() | _ok("facets"))(handlers.facets)
 
     @router.get(
         "/metrics", response_class=PlainTextResponse, responses=_ok("metrics", "text/plain")

@@ -10,7 +10,6 @@ import logging
 import time
 from collections import deque
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -117,13 +116,7 @@ class Batcher(Generic[O, R]):
                 await asyncio.sleep(self._wait)
             groups = self._take().items()
             for options, items in sorted(groups, key=lambda g: max(i.n_characters for i in g[1])):
-                try:
-                    await self._run(options, items)
-                except Exception as error:
-                    # Whatever it was: the next queries must still be answered.
-                    logger.exception("a batch of %d queries failed", len(items))
-                    for item in items:
-                        _fail(item, error)
+                await self._run(options, items)
             if not self._waiting:
                 if self._is_closing:
                     return
@@ -153,25 +146,30 @@ class Batcher(Generic[O, R]):
         items = [item for item in items if not item.answer.done()]
         if not items:
             return
-        queries = [item.query for item in items]
+        queries, waiting = [item.query for item in items], [item.answer for item in items]
         try:
-            waiting = [item.answer for item in items]
             answers = await self.call(
                 lambda: self._search(options, queries, lambda: all(a.done() for a in waiting))
             )
             if len(answers) != len(items):
                 raise RuntimeError(f"{len(answers)} answers to {len(items)} queries")
         except Exception as error:  # noqa: BLE001 - raised by submit
-            if len(items) == 1:
-                _fail(items[0], error)
-            else:
+            if len(items) > 1:
                 for item in items:
                     await self._run(options, [item])
+            elif not waiting[0].done():
+                waiting[0].set_exception(error)
         else:
-            for item, answer in zip(items, answers, strict=True):
-                with suppress(asyncio.InvalidStateError):  # cancelled meanwhile
-                    item.answer.set_result(answer)
-        self._on_batch(len(items), time.perf_counter() - start)
+            for future, answer in zip(waiting, answers, strict=True):
+                if not future.done():  # cancelled meanwhile
+                    future.set_result(answer)
+        self._count(len(items), time.perf_counter() - start)
+
+    def _count(self, n_items: int, seconds: float) -> None:
+        try:
+            self._on_batch(n_items, seconds)
+        except Exception:  # the next queries must still be answered
+            logger.exception("a batch of %d queries was not counted", n_items)
 
 
 def _safe(function: Callable[[], T]) -> T:
@@ -184,8 +182,3 @@ def _safe(function: Callable[[], T]) -> T:
         return function()
     except (StopIteration, CancelledError, asyncio.CancelledError, SystemExit) as error:
         raise RuntimeError(f"the search ended with {type(error).__name__}") from error
-
-
-def _fail(item: _Item[O, R], error: Exception) -> None:
-    with suppress(asyncio.InvalidStateError):  # answered or cancelled meanwhile
-        item.answer.set_exception(error)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.data.records import Document
-from boolattn.errors import DataError, IndexBusyError, IndexFolderError
+from boolattn.errors import DataError, IndexFolderError
 from boolattn.service import schemas
 from boolattn.service.errors import RefusedError
 
@@ -72,9 +72,6 @@ class DocumentHandlers:
         except DataError as error:
             message = str(refused) or str(error)
             raise RefusedError(refused.status, refused.code, message) from error
-        except IndexBusyError as error:
-            headers = {"Retry-After": "1"}
-            raise RefusedError(503, "index_busy", str(error), headers=headers) from error
         except (IndexFolderError, OSError) as error:
             if not _is_disk_full(error):
                 raise

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from boolattn.errors import (
     BoolattnError,
     ConfigError,
+    IndexBusyError,
     IndexFolderError,
     QueryError,
     ServerError,
@@ -65,6 +66,8 @@ def as_refused(error: Exception) -> RefusedError:
             logger.error("the store does not answer: %s", one_line(str(error)))
             message = "the store does not answer; see the log"
             return RefusedError(503, "store_unavailable", message, headers={"Retry-After": "5"})
+        case IndexBusyError():
+            return RefusedError(503, "index_busy", str(error), headers={"Retry-After": "1"})
         case IndexFolderError():
             logger.error("the index cannot be read: %s", one_line(str(error)))
             message = "the index is damaged or being repaired; see the log"

@@ -19,7 +19,8 @@ from fastapi import Query
 import boolattn
 from boolattn.budget import limited
 from boolattn.errors import BoolattnError, DataError
-from boolattn.query.syntax import is_explicit
+from boolattn.query.syntax import is_explicit, unparse
+from boolattn.query.tree import operators_of
 from boolattn.search.options import SearchOptions
 from boolattn.search.pipeline import SHORTENED
 from boolattn.service import replies, schemas
@@ -30,6 +31,7 @@ from boolattn.stores.filters import parse_filters
 
 if TYPE_CHECKING:
     from boolattn.search import Document, Searcher, SearchResult
+    from boolattn.search.overview import Example
     from boolattn.service.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -43,7 +45,7 @@ _MORE_CANDIDATES = 200
 #: Fields of a request that are options of a search.
 _SEARCH_OPTIONS = {field.name for field in fields(SearchOptions)}
 #: Attributes of a result that a reply has too.
-_SAME = ("total", "n_compared", "hybrid", "strict_not")
+_SAME = ("total", "n_compared", "hybrid", "strict_not", "facets", "left_out")
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Handlers:
         self.stopping = threading.Event()
         #: What keeps the service from its work, for the health check.
         self.problem = ""
+        #: Examples that the searcher suggests, and those of them that are shown.
+        self._examples: tuple[object, list[schemas.ExampleReply]] = (None, [])
         self._next_refresh = self.start + settings.refresh
         self.batcher: Batcher[Options, SearchResult] = Batcher(
             self._search_batch,
@@ -146,6 +150,44 @@ class Handlers:
             documents=await asyncio.to_thread(len, self.searcher),
             uptime_s=round(time.monotonic() - self.start, 1),
         )
+
+    async def about(self) -> schemas.AboutReply:
+        """Describe the service: its index and its limits."""
+        return schemas.AboutReply(
+            version=boolattn.__version__,
+            documents=await asyncio.to_thread(len, self.searcher),
+            boolean=self.settings.label,
+            plain=self.settings.plain_label if self.settings.compare else None,
+            has_words=self.searcher.has_words,
+            max_k=self.settings.max_k,
+            max_length=self.settings.max_length,
+        )
+
+    async def facets(self) -> schemas.FacetsReply:
+        """Return fields of the metadata with few values, counted once for each index version."""
+        facets = await asyncio.to_thread(lambda: self.searcher.facets)
+        n_documents = await asyncio.to_thread(len, self.searcher)
+        return schemas.FacetsReply(documents=n_documents, facets=facets)
+
+    async def examples(self) -> schemas.ExamplesReply:
+        """Return queries to try: topics of the documents joined by operators."""
+        suggested = await asyncio.to_thread(lambda: self.searcher.examples)
+        if self._examples[0] is not suggested:
+            self._examples = suggested, await self._searched(suggested)
+        return schemas.ExamplesReply(examples=self._examples[1])
+
+    async def _searched(self, examples: Sequence[Example]) -> list[schemas.ExampleReply]:
+        """Keep examples with results; where a text is parsed otherwise, in explicit syntax."""
+        answered = []
+        for example in examples:
+            for text in dict.fromkeys([example.text, unparse(example.tree)]):
+                result = await self.batcher.submit(Options.of(1), text)
+                operators = operators_of(example.tree)
+                if result.hits and operators_of(result.tree) == operators:
+                    names = [operator.value for operator in operators]
+                    answered.append(schemas.ExampleReply(query=text, operators=names))
+                    break
+        return answered
 
     def _n_documents(self) -> float:
         """Count documents for the metrics, which are there also where the store is not."""
@@ -253,11 +295,6 @@ class Handlers:
             next_offset=ranks.stop - 1 if len(hits) == request.k < left else None,
             label=self.settings.label,
             **{name: getattr(result, name) for name in _SAME},
-            facets=[
-                schemas.FacetReply.model_validate(facet, from_attributes=True)
-                for facet in result.facets
-            ],
-            left_out=[schemas.LeftOutReply(**vars(document)) for document in result.left_out],
             hits=hits,
             took=took,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
-from boolattn.errors import ConfigError
 from boolattn.query.tree import And, Atom, Like, Not, Or, Where, operators_of, signed_atoms
 from boolattn.search.result import RANKED_LOWER
 from boolattn.search.verdicts import explain_lower_rank
@@ -14,11 +13,6 @@ from boolattn.service.schemas import HitReply, OperandReply, OtherRank, TreeNode
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from boolattn.encoders.base import Encoder
-    from boolattn.plugin.explain import Explanation
     from boolattn.query.tree import QueryTree
     from boolattn.search import Hit, SearchResult
 
@@ -119,52 +113,40 @@ def _other_ranks(other: SearchResult, k: int) -> dict[str, OtherRank]:
     return ranks
 
 
-def explain_words(encoder: Encoder, text: str) -> tuple[dict[str, bool], list[WordReply]]:
+def explain_words(
+    encoder: Any,  # noqa: ANN401 - any encoder
+    text: str,
+) -> tuple[dict[str, bool], list[WordReply]]:
     """Return the open gates and the words of a text.
 
     Both are empty for a model without BoolAttn, and for one that runs in onnxruntime.
     """
-    if (towers := getattr(encoder, "towers", None)) is None:
+    if not hasattr(encoder, "explain") or (explanation := encoder.explain(text)) is None:
         return {}, []
-    from boolattn.encoder.bool_bert import BoolBertModel
-    from boolattn.encoder.towers import query_encoder
-    from boolattn.plugin.explain import explain
-
-    try:
-        tower = query_encoder(towers)
-    except ConfigError:
-        return {}, []  # a model with one tower
-    if not isinstance(tower, BoolBertModel):
-        return {}, []
-    tokenizer: Any = towers.tokenizer
-    explanation = explain(tower, tokenizer, text)
-    n_tokens = len(explanation.tokens)
-    encoding = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=n_tokens)
-    groups: dict[int, list[int]] = {}
-    for token, word in enumerate(encoding.word_ids()):
-        if word is not None:
-            groups.setdefault(word, []).append(token)
-    offsets = encoding["offset_mapping"]
-    words = [_word(explanation, tokens, offsets) for tokens in groups.values()]
-    return explanation.gate, words
-
-
-def _word(explanation: Explanation, tokens: list[int], offsets: list[tuple[int, int]]) -> WordReply:
-    """Join the tokens of a word: the largest of each value, and the sum of attention change."""
-    start, end = offsets[tokens[0]][0], offsets[tokens[-1]][1]
-
-    def largest(values: NDArray[np.float32]) -> dict[str, float]:
-        best = (max(map(float, row), key=abs) for row in values[:, tokens])
-        return {
-            name: round(value, 4) for name, value in zip(explanation.operators, best, strict=True)
-        }
-
-    return WordReply(
-        text=explanation.text[start:end],
-        start=start,
-        end=end,
-        cue=largest(explanation.cue),
-        scope=largest(explanation.scope.mean(0)),
-        bias=largest(explanation.bias.mean(0)),
-        attention_change=round(float(explanation.attention_change[:, tokens].mean(0).sum()), 5),
+    rows = explanation.rows()
+    encoding = encoder.towers.tokenizer(
+        text, return_offsets_mapping=True, truncation=True, max_length=len(rows)
     )
+    spans: dict[int, list[tuple[int, int]]] = {}
+    values: dict[int, list[dict[str, Any]]] = {}
+    for word, span, row in zip(encoding.word_ids(), encoding["offset_mapping"], rows, strict=True):
+        if word is not None:
+            spans.setdefault(word, []).append(span)
+            values.setdefault(word, []).append(row)
+    return explanation.gate, [_word(text, spans[word], values[word]) for word in spans]
+
+
+def _word(text: str, spans: Sequence[tuple[int, int]], rows: Sequence[dict[str, Any]]) -> WordReply:
+    """Join the tokens of a word: the largest of each value, and the sum of attention change."""
+    start, end = spans[0][0], spans[-1][1]
+
+    def largest(name: str, operator: str) -> float:
+        value: float = max((row[name][operator] for row in rows), key=abs)
+        return round(value, 4)
+
+    values = {
+        name: {operator: largest(name, operator) for operator in rows[0][name]}
+        for name in ("cue", "scope", "bias")
+    }
+    change = round(sum(row["attention_change"] for row in rows), 5)
+    return WordReply(text=text[start:end], start=start, end=end, attention_change=change, **values)

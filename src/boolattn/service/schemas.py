@@ -8,6 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from boolattn.search.overview import Facet
+from boolattn.search.result import LeftOut
+
 Mode = Literal["auto", "plain", "explicit"]
 Value = str | int | float | bool
 Filters = dict[str, Value | list[Value] | dict[str, Value | list[Value]]]
@@ -38,43 +41,18 @@ class _SearchOptions(BaseModel):
 
     k: int = Field(default=10, description="Number of results.", ge=1)
     offset: int = Field(default=0, description="Results to pass over.", ge=0, le=10_000)
-    mode: Mode = Field(
-        default="auto",
-        description="How to parse the query; auto: explicit if it has explicit operators.",
-    )
-    hybrid: bool | None = Field(
-        default=None,
-        description="Add lexical search; null: if the index has it and scores are composed.",
-    )
-    positive: list[str] = Field(
-        default=[],
-        description="Operands to add to the query; like:ID is a document, moths^2 has a weight.",
-    )
+    mode: Mode = Field(default="auto", description="auto: explicit if it has such operators.")
+    hybrid: bool | None = Field(default=None, description="Add words; null: where that is best.")
+    positive: list[str] = Field(default=[], description="Operands to add: words^2 or like:ID.")
     negative: list[str] = Field(default=[], description="Operands to exclude, likewise.")
-    compose: bool = Field(
-        default=True, description="Compose the scores of operands; false: one vector for the query."
-    )
-    strict_not: bool | None = Field(
-        default=None, description="Remove documents with a negated operand's words; null: yes."
-    )
-    kinds: bool = Field(
-        default=True, description="Also remove documents with things of a negated operand's kind."
-    )
-    allow: list[str] = Field(
-        default=[], description="Words that are of no negated kind, as cream without dairy."
-    )
-    explain: bool = Field(
-        default=False,
-        description="Also return documents that one vector would rank among the first, and "
-        "composition ranks lower; when comparing, the plain list has them.",
-    )
-    facets: bool = Field(
-        default=False, description="Count values of the metadata among the best documents."
-    )
+    compose: bool = Field(default=True, description="Score operands apart; false: one vector.")
+    strict_not: bool | None = Field(default=None, description="Leave out negated words; null: yes.")
+    kinds: bool = Field(default=True, description="Leave out things of a negated kind, too.")
+    allow: list[str] = Field(default=[], description="Words that are of no negated kind.")
+    explain: bool = Field(default=False, description="Return what is ranked lower, too.")
+    facets: bool = Field(default=False, description="Count values among the best documents.")
     min_score: float | None = Field(default=None, description="Least score of a result.")
-    compare: bool = Field(
-        default=False, description="Search with one vector too, by the same model or --plain-index."
-    )
+    compare: bool = Field(default=False, description="Search with one vector, too.")
 
 
 class SearchParameters(_SearchOptions):
@@ -105,10 +83,7 @@ class SearchRequest(_SearchOptions):
         },
     )
 
-    query: str = Field(
-        default="",
-        description="Plain language or explicit syntax; may be left out with positive operands.",
-    )
+    query: str = Field(default="", description="May be left out with positive operands.")
     filters: Filters | None = Field(
         default=None,
         description="Conditions on metadata: a value, a list of values, or an object with in, "
@@ -129,9 +104,7 @@ class OperandReply(BaseModel):
     """One operand of the query."""
 
     text: str = Field(examples=["moths of Borneo"])
-    kind: Literal["words", "document", "condition"] = Field(
-        default="words", description="Words; a document, like:ID; a condition, year>=1990."
-    )
+    kind: Literal["words", "document", "condition"] = "words"
     weight: float = 1.0
     spans: list[tuple[int, int]] = Field(description="Half-open character spans in the query.")
     is_excluded: bool = Field(description="Whether the operand is negated.")
@@ -146,19 +119,11 @@ class ParseReply(BaseModel):
     operands: list[OperandReply]
     operators: list[str] = Field(examples=[["not"]])
     confidence: Number = Field(description="Confidence of the parser, 0 to 1.")
-    is_composed: bool = Field(
-        description="Whether operands were scored one by one; false: one vector for the query."
-    )
+    is_composed: bool = Field(description="Whether operands were scored apart.")
     why_one_vector: str = Field(description="Empty if composed.")
     reading: str = Field(description="The parsed tree, even if its confidence is too low.")
-    warnings: list[str] = Field(
-        default=[],
-        description="For people: cue words that became no operator and why, negated operands that "
-        "were ignored, results that are missing.",
-    )
-    notes: list[str] = Field(
-        default=[], description="Words that were corrected, numbers that became conditions."
-    )
+    warnings: list[str] = Field(default=[], description="What people may not expect.")
+    notes: list[str] = Field(default=[], description="Corrected words, numbers as conditions.")
 
 
 class OtherRank(BaseModel):
@@ -219,31 +184,15 @@ class HitReply(DocumentReply):
     """One result."""
 
     rank: int
-    text: str = Field(
-        description="The beginning, of the best passage of a long text; /documents/{id} has all."
-    )
-    passage: tuple[int, int] | None = Field(
-        default=None, description="Its span in the document; null: the text is one passage."
-    )
-    highlights: list[tuple[int, int]] = Field(
-        default=[], description="Spans in this text that are words of positive operands."
-    )
+    text: str = Field(description="The beginning, or the best passage of a long text.")
+    passage: tuple[int, int] | None = Field(default=None, description="Its span; null: all.")
+    highlights: list[tuple[int, int]] = Field(default=[], description="Words of the query in it.")
     is_cut: bool
     score: Number = Field(description="Higher is better; a similarity if not composed.")
-    ranks: list[int] = Field(
-        description="For each operand alone, in their order, among n_compared documents; 101: "
-        "lower than 100. Empty if not composed."
-    )
-    exceeds: list[Number] = Field(
-        description="For each negated operand, the share of the best fitting documents that "
-        "match it less."
-    )
+    ranks: list[int] = Field(description="For each operand alone; 101: lower than 100.")
+    exceeds: list[Number] = Field(description="Share of the best that match a negated one less.")
     fits: bool = Field(description="Whether it fits the positive part of the query.")
-    verdict: str = Field(
-        description="kept; doubtful: matches a negated operand, or does not fit; ranked lower: "
-        "not among the first k.",
-        examples=["kept"],
-    )
+    verdict: str = Field(description="kept, doubtful or ranked lower.", examples=["kept"])
     why: str = Field(description="What counts against it.")
     other: OtherRank | None = Field(default=None, description="Only when comparing.")
 
@@ -254,36 +203,6 @@ class ListReply(BaseModel):
     system: str = Field(examples=["boolean"])
     label: str = Field(description="Name of the system for people.")
     hits: list[HitReply]
-
-
-class FacetValue(BaseModel):
-    """A value of a field."""
-
-    value: Value
-    documents: int
-    filter: str = Field(description="For GET /search.", examples=["family=Sphingidae"])
-
-
-class FacetReply(BaseModel):
-    """A field of the metadata with few different values, or with many numbers."""
-
-    field: str = Field(examples=["family"])
-    documents: int = Field(description="That have a value.")
-    different: int = Field(description="Number of different values; the most frequent are given.")
-    values: list[FacetValue] = Field(description="A list has each of its values; none: a range.")
-    is_exact: bool = Field(description="Whether all documents were counted, or a sample.")
-    low: float | None = Field(description="The least number in the index, or year of a date.")
-    high: float | None = Field(description="The largest one.")
-    is_date: bool = Field(default=False, description="Whether low and high are years of dates.")
-
-
-class LeftOutReply(BaseModel):
-    """A document that strict NOT removed."""
-
-    id: str
-    title: str
-    why: str = Field(examples=["cream is dairy"])
-    word: str = Field(description="Of a negated kind; allow takes it back.", examples=["cream"])
 
 
 class SearchReply(ParseReply):
@@ -298,11 +217,9 @@ class SearchReply(ParseReply):
     n_compared: int = Field(default=0, description="Documents that ranks are among.")
     hybrid: bool = Field(description="Whether lexical search was added.")
     strict_not: bool = Field(description="Whether a negated operand's words removed documents.")
-    facets: list[FacetReply] = Field(default=[], description="With facets; of the result.")
-    left_out: list[LeftOutReply] = Field(default=[], description="The best that were removed.")
-    put_down: list[HitReply] = Field(
-        default=[], description="Documents ranked lower by composition; with explain, not compare."
-    )
+    facets: tuple[Facet, ...] = Field(default=(), description="With facets; of the result.")
+    left_out: tuple[LeftOut, ...] = Field(default=(), description="The best that were removed.")
+    put_down: list[HitReply] = Field(default=[], description="Ranked lower; with explain.")
     plain: ListReply | None = Field(default=None, description="Only when comparing.")
     took: dict[str, float] = Field(description="Milliseconds by step.")
 
@@ -333,6 +250,38 @@ class HealthReply(BaseModel):
     version: str
     documents: int
     uptime_s: float
+
+
+class ExampleReply(BaseModel):
+    """An example query."""
+
+    query: str = Field(examples=[QUERY])
+    operators: list[str]
+
+
+class AboutReply(BaseModel):
+    """What the page shows about the service."""
+
+    version: str
+    documents: int
+    boolean: str = Field(description="Name of the model.")
+    plain: str | None = Field(description="Name of the system compared with, if any.")
+    has_words: bool
+    max_k: int
+    max_length: int
+
+
+class ExamplesReply(BaseModel):
+    """Queries to try, taken from the documents."""
+
+    examples: list[ExampleReply]
+
+
+class FacetsReply(BaseModel):
+    """Fields to filter by, counted in the whole index."""
+
+    documents: int = Field(description="In the index.")
+    facets: tuple[Facet, ...]
 
 
 class ErrorBody(BaseModel):
