@@ -215,19 +215,17 @@ def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str
         return ((">=", low), ("<=", _value(high, groups["high_scale"])))
     if year := groups.get("year"):
         return ((">=", _value(year)), ("<=", _value(year)))
-    return ((_sign(groups), _value(groups["low"], scale)),)
+    if last := groups.get("limit"):
+        sign = "<=" if last.lower() in _LESS else ">="
+    else:
+        sign = next(sign for sign, name in _SIGNS.items() if groups.get(name))
+    return ((sign, _value(groups["low"], scale)),)
 
 
 def _factor(unit: str, name_words: Set[str]) -> float:
     """Return how often the unit of a field, which is a part of its name, is in another."""
     factors = (_TABLE["factors"].get(part, {}).get(unit) for part in name_words)
     return next((factor for factor in factors if factor), 1.0)
-
-
-def _sign(groups: Mapping[str, str | None]) -> str:
-    if last := groups.get("limit"):
-        return "<=" if last.lower() in _LESS else ">="
-    return next(sign for sign, name in _SIGNS.items() if groups.get(name))
 
 
 def _value(digits: str | None, scale: str | None = None) -> float | str:

@@ -15,15 +15,7 @@ from boolattn.query.lexicon import unused_cues
 from boolattn.query.reading import IS_OFF, NO_PARSER, Reading
 from boolattn.query.structure import in_words, operand_signs
 from boolattn.query.syntax import MAX_OPERANDS
-from boolattn.query.tree import (
-    And,
-    Atom,
-    Like,
-    QueryTree,
-    Where,
-    atoms,
-    signed_atoms,
-)
+from boolattn.query.tree import And, Atom, Like, QueryTree, Where, atoms, signed_atoms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -47,7 +47,12 @@ class CallableModule(ModuleType):
         encoder: Any = SHIPPED,  # noqa: ANN401 - see Searcher
         **options: Any,
     ) -> SearchResult:
-        """Search texts once; ``Searcher.from_texts`` encodes them once for many queries."""
+        """Search texts once; ``Searcher.from_texts`` encodes them once for many queries.
+
+        >>> import boolattn
+        >>> boolattn.search(["A red moth.", "A red ant."], "red but not ants")[0].text
+        'A red moth.'
+        """
         return Searcher.from_texts(documents, encoder).search(query, k, **options)
 
 

@@ -134,7 +134,7 @@ class OperandReply(BaseModel):
     )
     weight: float = 1.0
     spans: list[tuple[int, int]] = Field(description="Half-open character spans in the query.")
-    is_excluded: bool = Field(description="Whether the operand is negated.")
+    is_negated: bool = Field(description="Whether the operand is negated.")
 
 
 class ParseReply(BaseModel):
@@ -150,7 +150,7 @@ class ParseReply(BaseModel):
         description="Whether operands were scored one by one; false: one vector for the query."
     )
     why_one_vector: str = Field(description="Empty if composed.")
-    reading: str = Field(description="The parsed tree, even if its confidence is too low.")
+    parsed: str = Field(description="The parsed tree, even if its confidence is too low.")
     warnings: list[str] = Field(
         default=[],
         description="For people: cue words that became no operator and why, negated operands that "
@@ -300,7 +300,7 @@ class SearchReply(ParseReply):
     strict_not: bool = Field(description="Whether a negated operand's words removed documents.")
     facets: list[FacetReply] = Field(default=[], description="With facets; of the result.")
     left_out: list[LeftOutReply] = Field(default=[], description="The best that were removed.")
-    put_down: list[HitReply] = Field(
+    ranked_lower: list[HitReply] = Field(
         default=[], description="Documents ranked lower by composition; with explain, not compare."
     )
     plain: ListReply | None = Field(default=None, description="Only when comparing.")

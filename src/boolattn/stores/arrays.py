@@ -32,6 +32,12 @@ class ArrayCollection(Collection):
         metric: How vectors are compared.
         text: The field with the text.
         title: The field with the title.
+
+    >>> from boolattn.search import Searcher, load_model
+    >>> rows, encoder = [{"text": "A moth."}, {"text": "An ant."}], load_model("shipped")
+    >>> vectors = encoder.encode_documents([row["text"] for row in rows])
+    >>> Searcher(ArrayCollection(vectors, rows), encoder).search("ants", 1)[0].text
+    'An ant.'
     """
 
     @checked
