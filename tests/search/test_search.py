@@ -1,8 +1,8 @@
 """Search: composition, exclusion in every branch, filters, refused queries."""
 
 import json
-from dataclasses import fields
 import zlib
+from dataclasses import fields
 from datetime import UTC, date, datetime
 
 import numpy as np
