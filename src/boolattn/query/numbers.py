@@ -44,8 +44,8 @@ _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _VERB = rf"(?:(?:{_any_of('verbs')})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
-    rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>{_VERB}(?:(?:(?:but|and)\s+)?not|except)\s+|"
-    rf"(?:is|are|was|were|do|does|did)n['\u2019]?t\s+)?{_VERB}\Z",
+    rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never)|"
+    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:[^\W\d_]+ed\s+)?)?{_VERB}\Z",
     re.IGNORECASE,
 )
 #: Words after a number that ask for less.
@@ -148,14 +148,8 @@ def other_spans(text: str, phrases: Sequence[NumberPhrase]) -> tuple[tuple[int, 
     >>> other_spans("soup under 15 minutes with fish", [NumberPhrase(5, 21, ())])
     ((0, 4), (22, 31))
     """
-    spans, first = [], 0
-    for phrase in (*phrases, NumberPhrase(len(text), len(text), ())):
-        piece = text[first : phrase.start]
-        if words := piece.strip():
-            start = first + piece.index(words)
-            spans.append((start, start + len(words)))
-        first = phrase.end
-    return tuple(spans)
+    blank = without_numbers(text, phrases)
+    return tuple(match.span() for match in re.finditer(r"\S+(?:\s\S+)*", blank))
 
 
 def _iso(match: re.Match[str]) -> str:
@@ -287,7 +281,8 @@ class _Phrase(NamedTuple):
 
 
 def _words_of(name: str) -> set[str]:
-    return set(_WORD.findall(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").lower()))
+    split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)  # also "kB", which is one word
+    return set(_WORD.findall(f"{name} {split}".replace("_", " ").lower()))
 
 
 def _same(word: str, part: str) -> bool:

@@ -49,30 +49,18 @@ OUTPUTS = ["tags", "roles", "gaps"]
 
 @dataclass(frozen=True, kw_only=True)
 class ParserManifest:
-    """What a parser folder says of itself.
-
-    Attributes:
-        tokenizer: File of the tokenizer, relative to the folder.
-        table: File with the word vectors, relative to the folder.
-        values: Name of the rounded word vectors in it.
-        scales: Name of their scales.
-        max_tokens: Of a query.
-        threshold: Least confidence of a parse that is used.
-        needs: Oldest onnxruntime.
-        files: SHA-256 of each file of the folder.
-        report: Accuracy on held-out queries.
-    """
+    """What a parser folder says of itself; names of files are relative to the folder."""
 
     format: int = FORMAT
     tokenizer: str = "tokenizer.json"
-    table: str = "words.safetensors"
-    values: str = "values"
-    scales: str = "scales"
-    max_tokens: int = 128
-    threshold: float = 0.5
-    needs: str = "1.23"
-    files: Mapping[str, str] = field(default_factory=dict)
-    report: Mapping[str, Any] = field(default_factory=dict)
+    table: str = "words.safetensors"  # file with the word vectors
+    values: str = "values"  # name of the rounded word vectors in it
+    scales: str = "scales"  # name of their scales
+    max_tokens: int = 128  # of a query
+    threshold: float = 0.5  # least confidence of a parse that is used
+    needs: str = "1.23"  # oldest onnxruntime
+    files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each
+    report: Mapping[str, Any] = field(default_factory=dict)  # accuracy on held-out queries
 
 
 class Parser:

@@ -53,33 +53,19 @@ IS_OFF, NO_PARSER = "composition is off", "the model has no query parser"
 
 @dataclass(frozen=True)
 class Reading:
-    """A query as it was read.
+    """A query as it was read."""
 
-    Attributes:
-        text: As it was typed.
-        wording: What the whole-query vector is of: the text, or a tree in words.
-        tree: What it asks for; one operand where the operators of the text are not used.
-        parsed: What was parsed, also where it is not used.
-        spans: For each operand its characters in the text, where they are known.
-        confidence: Of the parser; 1 for a tree.
-        fallback: Why operators are not used, or not all words; empty where they are.
-        is_explicit: Whether the text is in explicit syntax.
-        is_request: Whether the text asks for one thing, and only the words that name it count.
-        is_composed: Whether operands are scored one by one; if not, the query is one vector.
-        added: Parts that every query has besides; they are in the tree.
-    """
-
-    text: str
-    wording: str
-    tree: QueryTree
-    parsed: QueryTree
-    spans: tuple[Spans, ...] = ()
-    confidence: float = 1.0
-    fallback: str = ""
-    is_explicit: bool = False
-    is_request: bool = False
-    is_composed: bool = True
-    added: tuple[QueryTree, ...] = ()
+    text: str  # as it was typed
+    wording: str  # what the whole-query vector is of: the text, or a tree in words
+    tree: QueryTree  # one operand where the operators of the text are not used
+    parsed: QueryTree  # also where it is not used
+    spans: tuple[Spans, ...] = ()  # of each operand in the text, where they are known
+    confidence: float = 1.0  # of the parser; 1 for a tree
+    fallback: str = ""  # why operators are not used, or not all words
+    is_explicit: bool = False  # whether the text is in explicit syntax
+    is_request: bool = False  # whether the text asks for one thing: only words that name it count
+    is_composed: bool = True  # whether operands are scored one by one, not the query as one vector
+    added: tuple[QueryTree, ...] = ()  # parts that every query has besides; they are in the tree
 
     @property
     def may_be_title(self) -> bool:
