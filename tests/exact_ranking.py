@@ -3,7 +3,13 @@
 import numpy as np
 
 from boolattn.arrays import same_type, to_numpy
-from boolattn.scoring.exact import Ranked, score, top_k
+from boolattn.scoring.exact import Ranked, top_k
+from boolattn.scoring.fitted import fit
+
+
+def score(plan, similarities):
+    """Score documents as a search does: composed, or by similarity."""
+    return fit(plan.tree, similarities).score(similarities) if plan.is_composed else similarities[0]
 
 
 def rank_plans(plans, documents, depth):

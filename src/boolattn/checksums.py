@@ -10,14 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from boolattn.errors import DataError
+from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, cache_folder, check_regular
+from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+T = TypeVar("T")
 SUMS = "checksums.json"
 DAMAGED = "copy the folder again, or export the model again"
 _CHANGED = "copy the folder again; after a change of your own: boolattn checksums FOLDER"
@@ -71,6 +73,19 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if checksum is not None and checksum != _checksum(values):
         raise DataError(f"{path} was changed: its checksum differs; {DAMAGED}")
     return dict(values)
+
+
+def read_typed_manifest(kind: type[T], path: Path) -> T:
+    """Read a manifest of the format that a class of settings has by default."""
+    values, expected = read_manifest(path), getattr(kind, "format", None)
+    if (number := values.get("format")) != expected:
+        raise DataError(f"{path} has format {number}; this version reads {expected}")
+    try:
+        manifest = build(kind, values, source=str(path))
+        check_types(manifest)
+    except ConfigError as error:
+        raise DataError(f"{path} is damaged ({error}); {DAMAGED}") from error
+    return manifest
 
 
 def _checksum(values: Mapping[str, Any]) -> str:

@@ -9,7 +9,15 @@ from unicodedata import combining, east_asian_width
 
 
 class BoolattnError(Exception):
-    """Something the caller can mend: a wrong value, a wrong file, a missing part."""
+    """Something the caller can mend: a wrong value, a wrong file, a missing part.
+
+    >>> import boolattn
+    >>> try:
+    ...     boolattn.Searcher.open("nowhere")
+    ... except boolattn.BoolattnError as error:
+    ...     print(error)
+    there is no index at nowhere; make one with: boolattn index FILE --out nowhere
+    """
 
     # Not in __init__: torch.compile traces errors only of classes without one.
     def __str__(self) -> str:

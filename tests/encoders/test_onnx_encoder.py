@@ -27,8 +27,8 @@ from boolattn.query import runtime
 from boolattn.query.plan import plan_queries
 from boolattn.query.runtime import THREADS_VARIABLE, default_threads
 from boolattn.query.syntax import parse
-from boolattn.scoring.exact import score
 from boolattn.search import Document, Searcher
+from tests.exact_ranking import score
 from tests.parses import read_trees
 
 TEXTS = ("moths of Borneo but not Sumatra", "frogs", "bees or wasps of Peru", "")

@@ -169,7 +169,7 @@ def test_explain_as_json(tiny_encoder, tokenizer, tmp_path):
 
 def test_explain_parses_explicit_syntax_as_a_search_does():
     done = run(app, ["explain", "moths AND Borneo NOT bees", "--json"], catch_exceptions=False)
-    parsed = json.loads(done.stdout)["reading"]
+    parsed = json.loads(done.stdout)["parsed"]
     assert (parsed["tree"], parsed["confidence"]) == ("moths AND Borneo NOT bees", 1.0)
     assert parsed["spans"] == [[[0, 5]], [[10, 16]], [[21, 25]]]
     with pytest.raises(QueryError, match="never closed"):

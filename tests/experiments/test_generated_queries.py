@@ -207,7 +207,7 @@ def test_everyday_queries_say_the_held_out_words_with_every_operator():
     said = [query for query in queries if BANNED.search(query.text)]
     assert len(said) > len(queries) / 3
     structures = {query.parsed.structure for query in said}
-    assert {"_", "and(_,not(_))", "and(_,_)", "or(_,_)", "and(or(_,_),not(_))"} <= structures
+    assert {"_", "_ NOT _", "_ AND _", "_ OR _", "(_ OR _) NOT _"} <= structures
     for query in queries:
         assert not re.search(r"[{}<>]|\[\[|\]\]|~", query.text), query.text
 

@@ -1,5 +1,5 @@
 from boolattn.attention import config as attention_config
-from boolattn.query.lexicon import CUES, NOT_CUES, cue_words, find_cues, unused_cues
+from boolattn.query.lexicon import CUES, NOT_CUES, find_cues, unused_cues
 from boolattn.query.tree import OPERATORS, Operator
 from tests.conftest import cue_labels
 
@@ -41,7 +41,7 @@ def test_the_longest_cue_wins_its_words():
 def test_cues_of_two_operators_share_a_word_in_known_cases_only():
     owner = {phrase: operator.value for operator in OPERATORS for phrase in CUES[operator]}
     owner |= dict.fromkeys(NOT_CUES, "none")
-    split = {phrase: cue_words(phrase) for phrase in owner}
+    split = {phrase: phrase.split() for phrase in owner}
     shared = {
         (first, second)
         for first, a in split.items()

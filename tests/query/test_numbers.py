@@ -95,6 +95,10 @@ def test_other_numbers_stay_words(text):
     assert conditions(text) == []
 
 
+def test_a_name_may_be_a_unit():
+    assert conditions("files under 300 kB", {"kB": (1, 900), "pages": (1, 400)}) == ["kB<300"]
+
+
 def test_a_number_that_fits_two_fields_stays_words():
     two = {"prep_minutes": (5, 30), "cook_minutes": (5, 30)}
     assert conditions("soup under 20 minutes", two) == []
@@ -129,6 +133,8 @@ def test_dates_are_compared_by_their_years():
         ("not in 2022", "NOT (bought>=2022 AND bought<=2022)"),
         ("that were not bought in 2022", "NOT (bought>=2022 AND bought<=2022)"),
         ("that weren't bought in May 2020", "NOT (bought>=2020-05 AND bought<=2020-05)"),
+        ("not installed in 2022", "NOT (bought>=2022 AND bought<=2022)"),
+        ("never opened before 2022", "bought>=2022"),
         ("but not from the 90s", "NOT (bought>=1990 AND bought<=1999)"),
     ],
 )

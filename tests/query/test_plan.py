@@ -13,7 +13,7 @@ from boolattn.query.plan import plan_queries
 from boolattn.query.reading import ReadingOptions, read_queries
 from boolattn.query.syntax import parse
 from boolattn.query.tree import And, Atom, Not, Operator, Or, operators_of
-from boolattn.scoring.exact import score
+from tests.exact_ranking import score
 from tests.parses import KnownParses, flat, read_trees
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"

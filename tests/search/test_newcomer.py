@@ -38,7 +38,9 @@ def ids(result):
     return {hit.id for hit in result}
 
 
-def test_what_is_left_out_does_not_depend_on_k(searcher):
+@pytest.mark.parametrize("words", [True, False])
+def test_what_is_left_out_does_not_depend_on_k(words):
+    searcher = Searcher.from_texts(rows(), words=words)
     lists = [searcher.search("printers but no laser printer", k).left_out for k in (1, 3, 8)]
     assert lists[0] == lists[1] == lists[2]
     # Both; without a title by the beginning of its text. It has one of the operand's words more.
@@ -97,8 +99,9 @@ def test_numbers_need_no_unit_where_one_field_has_them(searcher):
     ],
 )
 def test_dates_are_read_in_words(searcher, query, expected):
-    hits = [hit.id for hit in searcher.search(query)]
-    assert set(hits[: len(expected)]) == set(expected)
+    result = searcher.search(query)
+    assert {hit.id for hit in result.hits[: len(expected)]} == set(expected)
+    assert result.warnings == ()  # "not" was read
 
 
 @pytest.mark.parametrize(

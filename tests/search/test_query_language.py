@@ -301,7 +301,7 @@ def test_lists_documents_and_weights_by_http(client):
     body = {"query": "moths^2 AND year>=1990", "positive": ["like:both"], "negative": ["Java"]}
     reply = client.post("/search", json=body).json()
     assert reply["tree"] == "moths^2 AND year>=1990 AND like:both NOT Java"
-    assert [(o["kind"], o["weight"], o["is_excluded"]) for o in reply["operands"]] == [
+    assert [(o["kind"], o["weight"], o["is_negated"]) for o in reply["operands"]] == [
         ("words", 2, False),
         ("condition", 1, False),
         ("document", 1, False),

@@ -20,9 +20,9 @@ from boolattn.evaluation.benchmark import prepare
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import read_queries
 from boolattn.query.tree import Operator
-from boolattn.scoring.exact import score
 from boolattn.search.ranker import WAYS, Bm25Ranker, SearchRanker, SystemOptions, open_system
 from tests.conftest import trained
+from tests.exact_ranking import score
 from tests.parses import KnownParses, flat
 
 TEXTS = [

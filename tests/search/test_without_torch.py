@@ -65,9 +65,9 @@ def test_search_and_explain(index):
     assert found["is_composed"]
     done = call("explain", "moths of Borneo but not Sumatra", "--json")
     assert done.returncode == 0, done.stderr
-    reading = json.loads(done.stdout)["reading"]
+    reading = json.loads(done.stdout)["parsed"]
     assert reading["operands"] == ["moths of Borneo", "moths Sumatra"]
-    assert reading["excluded"] == [False, True]
+    assert reading["is_negated"] == [False, True]
     assert done.stderr.strip() == (
         "cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)"
     )

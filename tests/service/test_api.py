@@ -31,7 +31,7 @@ def test_search_returns_the_tree_and_a_verdict_for_each_result(serve):
     SearchReply.model_validate(reply)
     assert reply["tree"] == "moths of Borneo NOT Sumatra"
     assert reply["operators"] == ["not"]
-    assert [(o["text"], o["spans"], o["is_excluded"]) for o in reply["operands"]] == [
+    assert [(o["text"], o["spans"], o["is_negated"]) for o in reply["operands"]] == [
         ("moths of Borneo", [[0, 15]], False),
         ("Sumatra", [[24, 31]], True),
     ]

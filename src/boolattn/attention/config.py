@@ -19,6 +19,9 @@ class BoolAttnConfig:
 
     The defaults are the paper's values; values that the paper does not give are marked *ours*.
 
+    >>> BoolAttnConfig(gate="lexicon").variant
+    'corrected'
+
     Attributes:
         operators: The experts, in the order AND, OR, NOT.
         variant: ``corrected``, or ``paper``: as published, with its seven errors.

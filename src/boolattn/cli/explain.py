@@ -42,7 +42,7 @@ def explain(
     result = _explained(folder, text, operator, is_needed=bool(operator or figure))
     if as_json:
         values = {"text": text} if result is None else result.to_dict()
-        print_json(values | {"reading": _parse_values(reading)})
+        print_json(values | {"parsed": _parse_values(reading)})
     else:
         out = console()
         out.print(f"\n{text}", style="bold", soft_wrap=True)
@@ -111,7 +111,7 @@ def _parse_values(reading: Reading) -> dict[str, Any]:
         "is_composed": _is_composed(reading),
         "operands": [atom.text for atom in atoms(reading.tree)],
         "spans": reading.spans,
-        "excluded": [sign < 0 for sign in operand_signs(reading.tree)],
+        "is_negated": [sign < 0 for sign in operand_signs(reading.tree)],
     }
 
 

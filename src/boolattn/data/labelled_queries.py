@@ -49,7 +49,7 @@ def label_tree(text: str, tree: QueryTree, operands: Sequence[Spans]) -> Labelle
 
     >>> tree = And((Atom("0"), Not(Or((Atom("1"), Atom("2"))))))
     >>> label_tree("a not b or c", tree, [((0, 1),), ((6, 7),), ((11, 12),)]).parsed.structure
-    'and(_,not(_),not(_))'
+    '_ NOT _ NOT _'
     """
     if not all(operands) or len(set(operands)) < len(operands):
         return None

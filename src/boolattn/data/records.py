@@ -19,6 +19,9 @@ class Document:
     """One document; its metadata are further values, for filters.
 
     These are text, numbers, true or false, dates, and lists and objects of them.
+
+    >>> Document(id="7", text="A moth of Borneo.", metadata={"year": 1898}).metadata["year"]
+    1898
     """
 
     id: str  # unique in its corpus

@@ -74,7 +74,13 @@ _SIZES = (
 
 
 class BoolBertModel(PreTrainedModel):
-    """An encoder with BoolAttn, saved and loaded as one model."""
+    """An encoder with BoolAttn, saved and loaded as one model.
+
+    >>> from transformers import BertConfig, BertModel
+    >>> encoder = BertModel(BertConfig(hidden_size=24, num_hidden_layers=1))
+    >>> BoolBertModel.wrap(encoder).config.boolattn_config.operators
+    ('and', 'or', 'not')
+    """
 
     config_class = BoolBertConfig
     config: BoolBertConfig

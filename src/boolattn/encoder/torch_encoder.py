@@ -67,6 +67,11 @@ class TorchEncoder(Encoder):
     Attributes:
         labels: Oracle labels: names of operators by query text. Where there are any they open the
             gates, not the model's own; those for which the model has no expert are left out.
+
+    >>> import boolattn
+    >>> encoder = boolattn.TorchEncoder.load(boolattn.shipped_model())
+    >>> encoder.encode_queries(["moths of Borneo", "ants"]).shape
+    (2, 384)
     """
 
     def __init__(self, towers: SentenceTransformer) -> None:

@@ -46,6 +46,14 @@ def save_towers(
     """Write a model with its card, atomically; shared weights are written once.
 
     An older model in the folder is replaced.
+
+    >>> import boolattn
+    >>> from tempfile import TemporaryDirectory
+    >>> towers = boolattn.build_towers(boolattn.shipped_model())
+    >>> with TemporaryDirectory() as folder:
+    ...     boolattn.save_towers(towers, f"{folder}/towers")
+    ...     SentenceTransformer(f"{folder}/towers").get_embedding_dimension()
+    384
     """
     folder = Path(folder)
     refuse_adapters(model)

@@ -138,7 +138,13 @@ def _tower(
 
 @checked
 def query_encoder(model: SentenceTransformer) -> PreTrainedModel:
-    """Return the encoder of the query tower: a Bool-BERT if it has the plug-in."""
+    """Return the encoder of the query tower: a Bool-BERT if it has the plug-in.
+
+    >>> import boolattn
+    >>> towers = boolattn.build_towers(boolattn.shipped_model(), boolattn.BoolAttnConfig())
+    >>> type(boolattn.query_encoder(towers)).__name__
+    'BoolBertModel'
+    """
     return tower_of(model, QUERY).model
 
 

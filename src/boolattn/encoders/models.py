@@ -69,7 +69,11 @@ def torch_folder(folder: str | Path) -> Path:
 
 
 def shipped_model() -> Path:
-    """Return a folder with the shipped model for torch, made in the cache on first use."""
+    """Return a folder with the shipped model for torch, made in the cache on first use.
+
+    >>> (shipped_model() / "modules.json").is_file()
+    True
+    """
     return torch_folder(_FOLDERS[SHIPPED])
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from boolattn.checksums import DAMAGED, file_sum, read_manifest, write_manifest
-from boolattn.errors import ConfigError, DataError
+from boolattn.checksums import DAMAGED, file_sum, read_typed_manifest, write_manifest
+from boolattn.errors import DataError
 from boolattn.query.runtime import open_tokenizer, vocabulary_sum
-from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,14 +63,7 @@ def is_onnx_folder(folder: Path) -> bool:
 def read_onnx_manifest(folder: Path) -> OnnxManifest:
     """Read a manifest."""
     path = folder / MANIFEST
-    values = read_manifest(path)
-    if (format_number := values.get("format")) != FORMAT:
-        raise DataError(f"{path} has format {format_number}; this version reads {FORMAT}")
-    try:
-        manifest = build(OnnxManifest, values, source=str(path))
-        check_types(manifest)
-    except ConfigError as error:
-        raise DataError(f"{path} is damaged ({error}); {DAMAGED}") from error
+    manifest = read_typed_manifest(OnnxManifest, path)
     if min(manifest.dimension, manifest.query_length, manifest.document_length) < 1:
         raise DataError(f"{path} is damaged: a length is less than 1; {DAMAGED}")
     return manifest

@@ -6,8 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from boolattn.query.structure import operand_signs
-from boolattn.query.tree import And, Atom, Not, atoms
+from boolattn.query.tree import And, Atom, Not, signed_atoms
 
 if TYPE_CHECKING:
     from boolattn.query.tree import QueryTree
@@ -62,6 +61,5 @@ def word_f1(expected: QueryTree, parsed: QueryTree) -> float:
 def _operands(tree: QueryTree) -> list[tuple[int, list[str]]]:
     """Return sign and words of each operand, sorted; punctuation does not count."""
     return sorted(
-        (sign, re.findall(r"\w+", atom.text.lower()))
-        for sign, atom in zip(operand_signs(tree), atoms(tree), strict=True)
+        (sign, re.findall(r"\w+", atom.text.lower())) for atom, sign in signed_atoms(tree)
     )

@@ -82,7 +82,15 @@ def _check(encoder: PreTrainedModel, base: PreTrainedModel, family: Family) -> s
 
 
 def detach(encoder: PreTrainedModel) -> BoolAttn:
-    """Remove the plug-in and return it; the encoder is as before ``attach``."""
+    """Remove the plug-in and return it; the encoder is as before ``attach``.
+
+    >>> import boolattn
+    >>> from transformers import BertConfig, BertModel
+    >>> encoder = BertModel(BertConfig(hidden_size=24, num_hidden_layers=1))
+    >>> plugin = boolattn.attach(encoder)
+    >>> boolattn.detach(encoder) is plugin
+    True
+    """
     plugin, hooks = plugin_of(encoder), hooks_of(encoder)
     if not isinstance(getattr(encoder.base_model, NAME), BoolAttn):
         raise ConfigError("peft trains this plug-in; merge_and_unload() it before detach()")

@@ -49,7 +49,7 @@ _SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers
 
 @checked
 def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
-    """Write an encoder's plug-in, without the encoder, to a folder; return the file."""
+    """Write an encoder's plug-in alone to a folder, as in :func:`load_plugin`; return the file."""
     plugin, folder = plugin_of(encoder), Path(folder)
     header: dict[str, Any] = {
         "format": FORMAT,
@@ -70,7 +70,18 @@ def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
 
 @checked
 def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
-    """Attach a saved plug-in to an encoder of the same family and sizes."""
+    """Attach a saved plug-in to an encoder of the same family and sizes.
+
+    >>> import boolattn
+    >>> from tempfile import TemporaryDirectory
+    >>> from transformers import BertConfig, BertModel
+    >>> encoder = BertModel(BertConfig(hidden_size=24, num_hidden_layers=1))
+    >>> plugin = boolattn.attach(encoder)
+    >>> with TemporaryDirectory() as folder:
+    ...     path = boolattn.save_plugin(encoder, folder)
+    ...     boolattn.load_plugin(BertModel(encoder.config), folder).config == plugin.config
+    True
+    """
     family_of(encoder)
     path = Path(folder) / FILE
     header, tensors = _read(path)
@@ -136,6 +147,16 @@ def save(
     """Write an encoder and its plug-in as one folder, atomically.
 
     The encoder's own files have no plug-in, so that any other tool can load it.
+
+    >>> import boolattn
+    >>> from tempfile import TemporaryDirectory
+    >>> from transformers import BertConfig, BertModel
+    >>> encoder = BertModel(BertConfig(hidden_size=24, num_hidden_layers=1))
+    >>> plugin = boolattn.attach(encoder)
+    >>> with TemporaryDirectory() as folder:
+    ...     boolattn.save(encoder, f"{folder}/encoder")
+    ...     boolattn.load(f"{folder}/encoder").boolattn.config == plugin.config
+    True
     """
     plugin_of(encoder)
     refuse_adapters(encoder)

@@ -10,7 +10,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from boolattn.attention.gate import NO_OWNER, LexiconGate
 from boolattn.errors import ConfigError
-from boolattn.query.lexicon import CUES, NOT_CUES, cue_words
+from boolattn.query.lexicon import CUES, NOT_CUES
 from boolattn.query.tree import OPERATORS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _spellings(phrases: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> se
 
 def _cases(phrase: str) -> set[str]:
     """Return a phrase in the usual cases; up to three words in every combination."""
-    words = cue_words(phrase)
+    words = phrase.split()
     if len(words) > 3:
         return {phrase, phrase.capitalize(), phrase.upper(), phrase.title()}
     forms = [{word, word.capitalize(), word.upper(), word.title()} for word in words]

@@ -22,16 +22,13 @@ class Clause(NamedTuple):
     negated: tuple[int, ...]
     conditions: tuple[tuple[int, bool], ...] = ()  # places, and whether each must hold
 
-    def __repr__(self) -> str:
-        conditions = f", {self.conditions}" if self.conditions else ""
-        return f"Clause({self.positive}, {self.negated}{conditions})"
-
 
 def clauses(tree: QueryTree) -> tuple[Clause, ...]:
     """Return the alternatives of a tree (its disjunctive normal form); operands left to right.
 
-    >>> clauses(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("large")))))
-    (Clause((0, 1), (3,)), Clause((0, 2), (3,)))
+    >>> tree = And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("large"))))
+    >>> [(clause.positive, clause.negated) for clause in clauses(tree)]
+    [((0, 1), (3,)), ((0, 2), (3,))]
     """
     alternatives = (
         Clause(*map(_sorted, clause)) for clause in _walk(tree, count(), is_negated=False)

@@ -63,19 +63,14 @@ class Cue:
     text: str
 
 
-def cue_words(phrase: str) -> tuple[str, ...]:
-    """Split a cue phrase at its spaces; the longest cue has the most words."""
-    return tuple(phrase.split(" "))
-
-
 @lru_cache(maxsize=1)
 def _pattern() -> tuple[re.Pattern[str], Mapping[str, Operator]]:
     """Return one pattern of all cues, longest first, and the operator of each."""
     owner = {phrase: operator for operator in OPERATORS for phrase in CUES[operator]}
     phrases = sorted(
-        (*owner, *NOT_CUES), key=lambda phrase: (-len(cue_words(phrase)), -len(phrase), phrase)
+        (*owner, *NOT_CUES), key=lambda phrase: (-len(phrase.split()), -len(phrase), phrase)
     )
-    branches = "|".join(r"(?u:\s+)".join(map(re.escape, cue_words(phrase))) for phrase in phrases)
+    branches = "|".join(r"(?u:\s+)".join(map(re.escape, phrase.split())) for phrase in phrases)
     # A letter or digit on either side makes it part of a longer word. Case is that of ASCII,
     # because a dotless i would match here and not be found in the mapping.
     return re.compile(rf"(?<!\w)(?ai:{branches})(?!\w)"), owner

@@ -44,8 +44,8 @@ _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _VERB = rf"(?:(?:{_any_of('verbs')})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
-    rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>{_VERB}(?:(?:(?:but|and)\s+)?not|except)\s+|"
-    rf"(?:is|are|was|were|do|does|did)n['\u2019]?t\s+)?{_VERB}\Z",
+    rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never)|"
+    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:[^\W\d_]+ed\s+)?)?{_VERB}\Z",
     re.IGNORECASE,
 )
 #: Words after a number that ask for less.
@@ -148,14 +148,8 @@ def other_spans(text: str, phrases: Sequence[NumberPhrase]) -> tuple[tuple[int, 
     >>> other_spans("soup under 15 minutes with fish", [NumberPhrase(5, 21, ())])
     ((0, 4), (22, 31))
     """
-    spans, first = [], 0
-    for phrase in (*phrases, NumberPhrase(len(text), len(text), ())):
-        piece = text[first : phrase.start]
-        if words := piece.strip():
-            start = first + piece.index(words)
-            spans.append((start, start + len(words)))
-        first = phrase.end
-    return tuple(spans)
+    blank = without_numbers(text, phrases)
+    return tuple(match.span() for match in re.finditer(r"\S+(?:\s\S+)*", blank))
 
 
 def _iso(match: re.Match[str]) -> str:
@@ -215,7 +209,11 @@ def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str
         return ((">=", low), ("<=", _value(high, groups["high_scale"])))
     if year := groups.get("year"):
         return ((">=", _value(year)), ("<=", _value(year)))
-    return ((_sign(groups), _value(groups["low"], scale)),)
+    if last := groups.get("limit"):
+        sign = "<=" if last.lower() in _LESS else ">="
+    else:
+        sign = next(sign for sign, name in _SIGNS.items() if groups.get(name))
+    return ((sign, _value(groups["low"], scale)),)
 
 
 def _factor(unit: str, name_words: Set[str]) -> float:
@@ -229,12 +227,6 @@ def _factor(unit: str, name_words: Set[str]) -> float:
     factors = [measure[unit] / value for measure, value in named if unit in measure]
     is_other = bool(named) and any(unit in measure for measure in measures)
     return factors[0] if factors else float(not is_other)
-
-
-def _sign(groups: Mapping[str, str | None]) -> str:
-    if last := groups.get("limit"):
-        return "<=" if last.lower() in _LESS else ">="
-    return next(sign for sign, name in _SIGNS.items() if groups.get(name))
 
 
 def _value(digits: str | None, scale: str | None = None) -> float | str:
@@ -298,9 +290,8 @@ class _Phrase(NamedTuple):
 
 
 def _words_of(name: str) -> set[str]:
-    return set(
-        _WORD.findall(re.sub(r"(?<=[a-z]{2})(?=[A-Z])", " ", name).replace("_", " ").lower())
-    )
+    split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)  # also "kB", which is one word
+    return set(_WORD.findall(f"{name} {split}".replace("_", " ").lower()))
 
 
 def _same(word: str, part: str) -> bool:

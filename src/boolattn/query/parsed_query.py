@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from boolattn.query.structure import structure
+from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom, Not, Operator, QueryTree, join_all, join_any, operand
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ class ParsedQuery:
 
     @property
     def structure(self) -> str:
-        """The tree without its operands.
+        """The tree without its operands, in explicit syntax.
 
         >>> ParsedQuery((((0, 1),), ((4, 5),)), (False, True), (Gap(Operator.AND),)).structure
-        'and(_,not(_))'
+        '_ NOT _'
         """
-        return structure(self._tree([Atom("")] * len(self.operands)))
+        return unparse(self._tree([Atom("_")] * len(self.operands)))
 
     def tree(self, text: str) -> QueryTree:
         """Return the tree of the operands, with their words in a text.

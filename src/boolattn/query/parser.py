@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from boolattn.budget import check_budget
-from boolattn.checksums import DAMAGED, check_sums, read_manifest, verify
+from boolattn.checksums import DAMAGED, check_sums, read_manifest, read_typed_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.decoding import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.query.runtime import (
@@ -30,7 +30,7 @@ from boolattn.query.runtime import (
     open_tokenizer,
     run_graph,
 )
-from boolattn.settings import build, check_types, checked
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,30 +49,18 @@ OUTPUTS = ["tags", "roles", "gaps"]
 
 @dataclass(frozen=True, kw_only=True)
 class ParserManifest:
-    """What a parser folder says of itself.
-
-    Attributes:
-        tokenizer: File of the tokenizer, relative to the folder.
-        table: File with the word vectors, relative to the folder.
-        values: Name of the rounded word vectors in it.
-        scales: Name of their scales.
-        max_tokens: Of a query.
-        threshold: Least confidence of a parse that is used.
-        needs: Oldest onnxruntime.
-        files: SHA-256 of each file of the folder.
-        report: Accuracy on held-out queries.
-    """
+    """What a parser folder says of itself; names of files are relative to the folder."""
 
     format: int = FORMAT
     tokenizer: str = "tokenizer.json"
-    table: str = "words.safetensors"
-    values: str = "values"
-    scales: str = "scales"
-    max_tokens: int = 128
-    threshold: float = 0.5
-    needs: str = "1.23"
-    files: Mapping[str, str] = field(default_factory=dict)
-    report: Mapping[str, Any] = field(default_factory=dict)
+    table: str = "words.safetensors"  # file with the word vectors
+    values: str = "values"  # name of the rounded word vectors in it
+    scales: str = "scales"  # name of their scales
+    max_tokens: int = 128  # of a query
+    threshold: float = 0.5  # least confidence of a parse that is used
+    needs: str = "1.23"  # oldest onnxruntime
+    files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each
+    report: Mapping[str, Any] = field(default_factory=dict)  # accuracy on held-out queries
 
 
 class Parser:
@@ -89,7 +77,7 @@ class Parser:
         self, folder: str | Path, *, is_phrase: Callable[[str], bool] | None = None
     ) -> None:
         self.folder = Path(folder)
-        self.manifest = _read_manifest(self.folder)
+        self.manifest = read_typed_manifest(ParserManifest, self.folder / MANIFEST)
         check_runtime(self.folder, self.manifest.needs)
         check_sums(self.folder)
         verify(self.folder, self.manifest.files, MANIFEST)
@@ -173,16 +161,3 @@ def load_parser(name: str | Path = SHIPPED) -> Parser:
     if not (folder / MANIFEST).is_file():
         raise MissingDataError(f"there is no parser at {folder}: it has no {MANIFEST}")
     return Parser(folder)
-
-
-def _read_manifest(folder: Path) -> ParserManifest:
-    path = folder / MANIFEST
-    try:
-        values = read_manifest(path)
-        if (format_number := values.get("format")) != FORMAT:
-            raise DataError(f"{path} has format {format_number}; this version reads {FORMAT}")
-        manifest = build(ParserManifest, values, source=str(path))
-        check_types(manifest)
-        return manifest
-    except ConfigError as error:
-        raise DataError(f"{path} is damaged ({error}); {DAMAGED}") from error

@@ -15,15 +15,7 @@ from boolattn.query.lexicon import unused_cues
 from boolattn.query.reading import IS_OFF, NO_PARSER, Reading
 from boolattn.query.structure import in_words, operand_signs
 from boolattn.query.syntax import MAX_OPERANDS
-from boolattn.query.tree import (
-    And,
-    Atom,
-    Like,
-    QueryTree,
-    Where,
-    atoms,
-    signed_atoms,
-)
+from boolattn.query.tree import And, Atom, Like, QueryTree, Where, atoms, signed_atoms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -156,7 +148,10 @@ class Plan:
         known = self.reading.spans if self.reading.is_explicit else self.spans
         spans = known or [[(0, len(text))]]
         reasons: dict[str, list[str]] = {}
+        is_condition = [isinstance(atom, Where) for atom in atoms(self.tree)]
         for cue, operand in unused_cues(text, spans, self.is_negated):
+            if operand is not None and is_condition[operand]:
+                continue  # "between 3 and 5", "not in 2022"
             if self.reading.is_explicit:
                 if operand is None or text[spans[operand][0][0]] in _QUOTES:
                     continue

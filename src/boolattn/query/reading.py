@@ -53,42 +53,31 @@ IS_OFF, NO_PARSER = "composition is off", "the model has no query parser"
 
 @dataclass(frozen=True)
 class Reading:
-    """A query as it was read.
+    """A query as it was read."""
 
-    Attributes:
-        text: As it was typed.
-        wording: What the whole-query vector is of: the text, or a tree in words.
-        tree: What it asks for; one operand where the operators of the text are not used.
-        parsed: What was parsed, also where it is not used.
-        spans: For each operand its characters in the text, where they are known.
-        confidence: Of the parser; 1 for a tree.
-        fallback: Why operators are not used, or not all words; empty where they are.
-        is_explicit: Whether the text is in explicit syntax.
-        is_request: Whether the text asks for one thing, and only the words that name it count.
-        is_composed: Whether operands are scored one by one; if not, the query is one vector.
-        added: Parts that every query has besides; they are in the tree.
-    """
-
-    text: str
-    wording: str
-    tree: QueryTree
-    parsed: QueryTree
-    spans: tuple[Spans, ...] = ()
-    confidence: float = 1.0
-    fallback: str = ""
-    is_explicit: bool = False
-    is_request: bool = False
-    is_composed: bool = True
-    added: tuple[QueryTree, ...] = ()
+    text: str  # as it was typed
+    wording: str  # what the whole-query vector is of: the text, or a tree in words
+    tree: QueryTree  # one operand where the operators of the text are not used
+    parsed: QueryTree  # also where it is not used
+    spans: tuple[Spans, ...] = ()  # of each operand in the text, where they are known
+    confidence: float = 1.0  # of the parser; 1 for a tree
+    fallback: str = ""  # why operators are not used, or not all words
+    is_explicit: bool = False  # whether the text is in explicit syntax
+    is_request: bool = False  # whether the text asks for one thing: only words that name it count
+    is_composed: bool = True  # whether operands are scored one by one, not the query as one vector
+    added: tuple[QueryTree, ...] = ()  # parts that every query has besides; they are in the tree
 
     @property
     def may_be_title(self) -> bool:
         """Whether the parser took the text apart, which would be wrong for a title."""
         is_plain = not self.is_explicit or isinstance(self.tree, Everything)
         is_parsed = self.is_composed and is_plain and not self.fallback
-        return self.is_request or (
-            is_parsed and self.tree != join_all([Atom(self.text), *self.added])
-        )
+        return self.is_request or (is_parsed and self.tree != self._whole)
+
+    @property
+    def _whole(self) -> QueryTree:
+        """The text as one operand."""
+        return join_all([Atom(self.text), *self.added])
 
     @property
     def documents(self) -> list[str]:
@@ -103,30 +92,23 @@ class Reading:
     def with_conditions(self, text: str, phrases: Sequence[NumberPhrase]) -> Reading:
         """Return the reading of a text whose number phrases were left out before it was parsed."""
         rest, spans = self.tree, self.spans
-        if rest == join_all([Atom(self.text), *self.added]):  # it was not taken apart
+        if rest == self._whole:  # it was not taken apart
             others = other_spans(text, phrases)
             rest, spans = join_all([Atom(words(text, others)), *self.added]), (others, *spans[1:])
         elif self.text == EVERYTHING_BUT.strip():  # nothing but numbers was typed
             spans = ((), *spans[1:])
         tree = join_all([rest, *(phrase.tree for phrase in phrases)])
-        added = [(phrase[:2],) for phrase in phrases for _ in phrase.conditions]
-        return replace(
-            self,
-            text=text,
-            wording=in_words(rest),
-            tree=tree,
-            parsed=tree,
-            spans=(*spans, *added),
-        )
+        spans += tuple((phrase[:2],) for phrase in phrases for _ in phrase.conditions)
+        return replace(self, text=text, wording=in_words(rest), tree=tree, parsed=tree, spans=spans)
 
     def as_phrase(self, reason: str) -> Reading:
         """Return the text as one operand, and why."""
-        whole = join_all([Atom(self.text), *self.added])
         return replace(
             self,
-            tree=whole,
-            parsed=whole if self.is_request else self.parsed,
-            spans=_whole_span(self.text, self.added),
+            tree=self._whole,
+            parsed=self._whole if self.is_request else self.parsed,
+            spans=_with_others([((0, len(self.text)),)], self._whole),
+            confidence=1.0 if self.is_request else self.confidence,
             fallback=reason,
             is_request=False,
         )
@@ -211,17 +193,23 @@ def _with_implied(reading: Reading) -> Reading:
 
 
 def _parse(texts: Sequence[str], parser: Parser | None) -> list[ParserOutput]:
-    """Parse texts; what only excludes is parsed again after "everything"."""
     if parser is None:
         return [ParserOutput()] * len(texts)
-    outputs = parser.parse(texts)
-    for number, (text, output) in enumerate(zip(texts, outputs, strict=True)):
-        is_left = output.parsed is None or output.parsed.is_plain
-        is_known = output.reason == KNOWN_PHRASE or read_negated_form(text) is not None
-        if is_left and not is_known and (longer := after_everything(text)):
-            [second] = parser.parse([longer])
-            outputs[number] = _without_prefix(second, longer) or output
-    return outputs
+    outputs = zip(texts, parser.parse(texts), strict=True)
+    return [_with_forms(text, output, parser) for text, output in outputs]
+
+
+def _with_forms(text: str, output: ParserOutput, parser: Parser) -> ParserOutput:
+    """Read known forms of negation; what only excludes is parsed again after "everything"."""
+    if output.reason == KNOWN_PHRASE:
+        return output
+    is_parsed = output.parsed is not None and not output.parsed.is_plain
+    if parsed := read_negated_form(text, is_parsed=is_parsed):
+        return ParserOutput(parsed)
+    if is_parsed or (longer := after_everything(text)) is None:
+        return output
+    [second] = parser.parse([longer])
+    return _without_prefix(second, longer) or output
 
 
 def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:
@@ -242,10 +230,10 @@ def _read_parsed(
     added = options.added
     whole_text = words(parsable, [(0, len(text))]) if parsable != text else text
     whole = join_all([Atom(whole_text), *added])
-    reading = Reading(text, in_words(whole), whole, whole, _whole_span(text, added), added=added)
+    spans = _with_others([((0, len(text)),)], whole)
+    reading = Reading(text, in_words(whole), whole, whole, spans, added=added)
     if parser is None:
         return replace(reading, fallback=NO_PARSER)
-    output = _with_negated_form(parsable, output)
     parsed = output.parsed
     if parsable != text and (parsed is None or parsed.is_plain):
         parsed = split_at_and(parsable)
@@ -258,45 +246,29 @@ def _read_parsed(
         tree=tree,
         parsed=tree,
         # The tree's operands are in the order of these span lists.
-        spans=(*parsed.operands, *_no_spans(added)),
+        spans=_with_others(parsed.operands, tree),
         confidence=output.confidence,
         is_request=parsed.is_plain,
     )
     threshold = parser.threshold if options.threshold is None else options.threshold
     if output.confidence < threshold:
         doubt = f"the parser's confidence is {output.confidence:.2f}, below {threshold}"
-        return _doubted(reading, doubt)
+        return reading.as_phrase(doubt)
     if is_contradiction(inner):
         # More likely a parser's error than a query that was meant.
-        return _doubted(reading, "it was parsed as a contradiction")
+        return reading.as_phrase("it was parsed as a contradiction")
     if parsed.is_plain:
         named = " ".join(in_words(inner).split())
         reading = replace(reading, fallback=f"it was read as a request for {named!r}")
     return reading
 
 
-def _doubted(reading: Reading, reason: str) -> Reading:
-    doubted = reading.as_phrase(reason)
-    return replace(doubted, confidence=1.0) if reading.is_request else doubted
-
-
-def _with_negated_form(text: str, output: ParserOutput) -> ParserOutput:
-    """Read a known form of negation, which the parser may have left as one operand."""
-    is_parsed = output.parsed is not None and not output.parsed.is_plain
-    parsed = read_negated_form(text, is_parsed=is_parsed)
-    is_known = output.reason == KNOWN_PHRASE
-    return output if parsed is None or is_known else ParserOutput(parsed)
-
-
 def _read_explicit(text: str, options: ReadingOptions) -> Reading:
-    trees: list[QueryTree] = []
-    spans: tuple[Spans, ...] = ()
-    if text.strip() or not options.added:
-        tree, places = parse_with_spans(text)
-        trees, spans = [tree], tuple((span,) for span in places)
-    joined = join_all([*trees, *options.added])
+    is_typed = bool(text.strip()) or not options.added
+    typed = [parse_with_spans(text)] if is_typed else []
+    joined = join_all([*(tree for tree, _ in typed), *options.added])
+    spans = _with_others([(span,) for _, places in typed for span in places], joined)
     tree = anchored(joined)
-    spans = (*spans, *[()] * (sum(1 for _ in atoms(joined)) - len(spans)))
     spans = spans if tree == joined else ((), *spans)
     return Reading(text, in_words(tree), tree, tree, spans, is_explicit=True)
 
@@ -316,12 +288,9 @@ def _read_plain(text: str, options: ReadingOptions) -> Reading:
     return Reading(text, in_words(tree), tree, tree, fallback=IS_OFF, is_composed=False)
 
 
-def _whole_span(text: str, added: Sequence[QueryTree]) -> tuple[Spans, ...]:
-    return (((0, len(text)),), *_no_spans(added))
-
-
-def _no_spans(added: Sequence[QueryTree]) -> list[Spans]:
-    return [()] * sum(1 for part in added for _ in atoms(part))
+def _with_others(spans: Sequence[Spans], tree: QueryTree) -> tuple[Spans, ...]:
+    """Return spans of all operands of a tree; those that were not typed have none."""
+    return (*spans, *[()] * (sum(1 for _ in atoms(tree)) - len(spans)))
 
 
 def _check_text(text: str, *, may_be_empty: bool) -> None:

@@ -7,16 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import QueryError
-from boolattn.query.tree import (
-    And,
-    Atom,
-    Like,
-    Not,
-    Or,
-    QueryTree,
-    operators_of,
-    signed_atoms,
-)
+from boolattn.query.tree import And, Atom, Like, Not, Or, QueryTree, operators_of, signed_atoms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -118,22 +109,6 @@ def is_contradiction(tree: QueryTree) -> bool:
 def _key(atom: Atom) -> str:
     """Return what is the same for equal operands; ids keep their case."""
     return atom.name if isinstance(atom, Like) else atom.name.casefold()
-
-
-def structure(tree: QueryTree) -> str:
-    """Write a tree without its operands; trees of equal structure are composed alike.
-
-    >>> structure(And((Atom("a"), Or((Atom("b"), Atom("c"))), Not(Atom("d")))))
-    'and(_,or(_,_),not(_))'
-    """
-    match tree:
-        case Atom():
-            return "_"
-        case Not(part):
-            return f"not({structure(part)})"
-        case And(parts) | Or(parts):
-            inner = ",".join(map(structure, parts))
-            return f"{'and' if isinstance(tree, And) else 'or'}({inner})"
 
 
 def template_tree(template: str, operands: Sequence[str]) -> QueryTree:

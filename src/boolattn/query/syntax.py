@@ -38,7 +38,6 @@ from boolattn.query.tree import (
     Not,
     Or,
     Where,
-    atoms,
     join_all,
     join_any,
     negate,
@@ -77,7 +76,8 @@ def parse_with_spans(text: str) -> tuple[QueryTree, tuple[Span, ...]]:
     """Parse a query; return the tree, and each operand's span in the order of ``atoms``."""
     parser = _Parser(text, tokens(text))
     tree = parser.any_of(0)
-    parser.expect_end()
+    if parser.here.kind != "end":
+        raise parser.fail("this parenthesis closes nothing", parser.here)
     if len(parser.spans) > MAX_OPERANDS:
         raise QueryError(f"a query has at most {MAX_OPERANDS} operands, not {len(parser.spans)}")
     return tree, tuple(parser.spans)
@@ -125,15 +125,11 @@ def parse_entry(text: str) -> QueryTree:
     """
     if not text.strip():
         raise QueryError("an entry of positive or negative is empty; leave it out")
-    uses_syntax = is_explicit(text)
-    if not uses_syntax:
-        try:
-            entry_tokens = tokens(text)[:-1]
-        except QuerySyntaxError:
-            return operand(text.strip())
-        is_quoted = len(entry_tokens) == 1 and entry_tokens[0].kind == "quoted"
-        uses_syntax = is_quoted or any(token.kind == "where" for token in entry_tokens)
-        uses_syntax = uses_syntax or bool(split_weight(entry_tokens[-1].text)[1])
+    try:
+        kinds = [token.kind for token in tokens(text)[:-1]]
+    except QuerySyntaxError:
+        kinds = []
+    uses_syntax = is_explicit(text) or kinds == ["quoted"] or "where" in kinds
     return parse(text) if uses_syntax else operand(text.strip())
 
 
@@ -165,26 +161,20 @@ def unparse(tree: QueryTree) -> str:
             return " ".join(shown).removeprefix("AND ")
 
 
-def is_anchored(tree: QueryTree) -> bool:
-    """Say whether every document that satisfies a tree matches some operand.
-
-    "NOT moths" and "Borneo OR NOT moths" are not anchored: nearly everything satisfies them.
-    """
-    # True where no operand matches and no condition holds as it must.
-    operands = [isinstance(atom, Where) and sign < 0 for atom, sign in signed_atoms(tree)]
-    return not truth(tree, operands)
-
-
 def anchored(tree: QueryTree) -> QueryTree:
-    """Return a tree that selects from everything, where it says only what is not wanted.
+    """Return a tree that selects from everything, where nearly every document satisfies it.
+
+    So it is where a document need not match an operand, as in "Borneo OR NOT moths".
 
     >>> anchored(Not(Atom("pizza")))
     And(parts=(Everything(text='everything'), Not(part=Atom(text='pizza'))))
     """
-    has_operand = not all(isinstance(atom, Where) for atom in atoms(tree))
-    if is_anchored(tree) and has_operand:
-        return tree
-    return join_all([Everything("everything"), tree])
+    signed = list(signed_atoms(tree))
+    # Where no operand matches, and no condition holds as it must.
+    is_free = truth(tree, [isinstance(atom, Where) and sign < 0 for atom, sign in signed])
+    if is_free or all(isinstance(atom, Where) for atom, _ in signed):
+        return join_all([Everything("everything"), tree])
+    return tree
 
 
 class _Parser:
@@ -264,10 +254,6 @@ class _Parser:
             raise self.fail("this parenthesis is never closed", opening)
         self.take()
         return inside
-
-    def expect_end(self) -> None:
-        if self.here.kind != "end":
-            raise self.fail("this parenthesis closes nothing", self.here)
 
     def _missing(self, token: Token) -> str:
         index = self.tokens.index(token)

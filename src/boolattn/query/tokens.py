@@ -40,23 +40,14 @@ QUOTED = re.compile("|".join(f"{first}[^{last}]*[{last}]" for first, last in _CL
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of a query.
+    """A piece of a query, and its place in the query."""
 
-    Attributes:
-        kind: word, quoted, like, where, "(", ")", "-", end, or one of OPERATOR_WORDS.
-        text: Its words, without quotes; of a document its id.
-        start: In the query.
-        end: Likewise.
-        weight: As it was written, after quotes or an id.
-        conditions: Of a token ``where``.
-    """
-
-    kind: str
-    text: str
+    kind: str  # word, quoted, like, where, "(", ")", "-", end, or one of OPERATOR_WORDS
+    text: str  # its words, without quotes; of a document its id
     start: int
     end: int
-    weight: str = ""
-    conditions: tuple[str, ...] = ()
+    weight: str = ""  # as it was written, after quotes or an id
+    conditions: tuple[str, ...] = ()  # of a token ``where``
 
 
 def tokens(text: str) -> list[Token]:

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class Operator(StrEnum):
-    """A Boolean operator; its value is its name in settings, labels and files."""
+    """A Boolean operator; its value is its name in settings, labels and files.
+
+    >>> Operator("not") is Operator.NOT
+    True
+    """
 
     AND = "and"
     OR = "or"

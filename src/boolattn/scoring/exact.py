@@ -1,4 +1,4 @@
-"""Exact search by one vector, and scores of plans."""
+"""Exact search by one vector."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import numpy as np
 
 from boolattn.arrays import Array, is_tensor, same_type, to_numpy
 from boolattn.errors import DataError
-from boolattn.scoring.fitted import fit
 from boolattn.scoring.shortlist import highest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
-
-    from boolattn.query.plan import Plan
 
 #: Scores computed at once: queries times documents.
 _BLOCK = 1 << 23
@@ -78,15 +75,3 @@ def exact_search(
         depth = min(depth, len(documents))
         return Ranked(np.zeros((0, depth), np.int64), np.zeros((0, depth), np.float32))
     return Ranked(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
-
-
-def score(plan: Plan, similarities: Array) -> Array:
-    """Score documents: composed, or by similarity where nothing is composed. Higher is better.
-
-    A composed score depends on the other documents, whose statistics it uses.
-
-    Args:
-        plan: Of the query.
-        similarities: Of its vectors to documents. Shape ``(vectors, documents)``.
-    """
-    return fit(plan.tree, similarities).score(similarities) if plan.is_composed else similarities[0]

@@ -86,14 +86,25 @@ class _Positive:
     operands: tuple[int, ...]
     levels: Array
     weights: Array
-    level: float
-    spread: float
-    least: float  # ``z`` at that share of the best ``v``
+    level: float = 0.0
+    spread: float = 1.0
+    least: float = 0.0  # ``z`` at that share of the best ``v``
+
+    def values(self, similarities: Array) -> Array:
+        """Return ``v``."""
+        values: Array = similarities[self.row]
+        n = len(self.operands)
+        if n < 2:
+            return values
+        centred = similarities[list(self.operands)] - self.levels[:, None]
+        if (self.weights != 1).any():
+            values = values + ((self.weights - 1) @ centred / np.float32(n)).astype(np.float32)
+            centred = np.where(centred < 0, self.weights[:, None] * centred, centred)
+        return np.asarray(values + np.float32(WEAKEST) * centred.min(0), np.float32)
 
     def __call__(self, similarities: Array) -> Array:
         """Return ``z``."""
-        values = _clause_values(similarities, self.row, self.operands, self.levels, self.weights)
-        z: Array = (values - np.float32(self.level)) / np.float32(self.spread)
+        z: Array = (self.values(similarities) - np.float32(self.level)) / np.float32(self.spread)
         return z
 
 
@@ -176,7 +187,8 @@ class Fitted:
     @property
     def skipped(self) -> tuple[int, ...]:
         """Negated operands that cannot be told from the positive part; they lower nothing."""
-        return tuple(sorted({operand for n in self._negations() for operand in n.skipped}))
+        negations = [self.common, *(part.negation for part in self.clauses)]
+        return tuple(sorted({operand for n in negations if n for operand in n.skipped}))
 
     def score(self, similarities: Array) -> Array:
         """Score documents, the compared ones or others. Higher is better.
@@ -218,10 +230,6 @@ class Fitted:
                 share = np.searchsorted(known, y - _SAME) / max(1, len(known) - 1)
                 exceeds[operand] = np.maximum(exceeds[operand], np.minimum(share, 1))
         return Evidence(ranks, exceeds, values.positive >= self.floor)
-
-    def _negations(self) -> list[_Negation]:
-        every = [part.negation for part in self.clauses] + [self.common]
-        return [negation for negation in every if negation is not None]
 
     def _values(self, similarities: Array) -> _Values:
         clauses = [(part, part.z(similarities)) for part in self.clauses]
@@ -290,30 +298,15 @@ def _fit_positive(
 ) -> _Positive | None:
     if not operands:
         return None
-    row = rows.get(operands, operands[0])
     levels = np.array([level(similarities[operand]) for operand in operands], np.float32)
-    operand_weights = weights[list(operands)]
-    values = _clause_values(similarities, row, operands, levels, operand_weights)
+    row, operand_weights = rows.get(operands, operands[0]), weights[list(operands)]
+    positive = _Positive(row, operands, levels, operand_weights)
+    values = positive.values(similarities)
     spread, good, best = max(shortlist_spread(values, size), _TINY), level(values), values.max()
     if len(operands) == 1:
         good -= spread * float(np.log(operand_weights[0]))
     least = float(best - (1 - _SHARE) * abs(best) - good) / spread
-    return _Positive(row, operands, levels, operand_weights, good, spread, least)
-
-
-def _clause_values(
-    similarities: Array, row: int, operands: tuple[int, ...], levels: Array, weights: Array
-) -> Array:
-    """Return ``v``."""
-    values: Array = similarities[row]
-    if len(operands) < 2:
-        return values
-    centred = similarities[list(operands)] - levels[:, None]
-    if (weights != 1).any():
-        values = values + ((weights - 1) @ centred / np.float32(len(operands))).astype(np.float32)
-        centred = np.where(centred < 0, weights[:, None] * centred, centred)
-    total: Array = values + np.float32(WEAKEST) * centred.min(0)
-    return total
+    return replace(positive, level=good, spread=spread, least=least)
 
 
 def _fit_negation(

@@ -44,9 +44,9 @@ NOTHING_FITS = "nothing fits well: no result has a word of the query, or is near
 FAR = "nothing fits well once the exclusions apply"
 _FACETED = 500  # best documents among which values of the metadata are counted
 _COMPARED = 10  # first results with which a later one is compared
-#: Documents nearest to the whole query, of which some are left out; how many of these are named,
-#: and the characters of a text that stands for a title.
-_LOOKED_AT, _LEFT_OUT, _TITLE = 200, 10, 60
+#: Documents nearest to the whole query, of which some are left out, and fewer without an index of
+#: words; how many are named, and the characters of a text that stands for a title.
+_LOOKED_AT, _READ, _LEFT_OUT, _TITLE = 200, 50, 10, 60
 _NO_OPERATOR = "no and / or / not found"
 #: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
 #: queries has such results, and two thirds of the queries that were written for other documents.
@@ -240,9 +240,9 @@ class Pipeline:
         """Name what NOT leaves out of the documents that fit the rest; the same for every k."""
         if ranking.fitted is None or not self.options.verdicts:
             return ()
-        keys = ranking.ranked.rows[: 2 * self.k]
-        if self.reader.has_words:  # else more texts would have to be read
-            keys = self._ranker.nearest_whole(query, _LOOKED_AT)
+        # Without an index of words their texts are read.
+        n_documents = _LOOKED_AT if self.reader.has_words else _READ
+        keys = self._ranker.nearest_whole(query, n_documents)
         keys = keys[~(np.isin(keys, [*ranking.lifted]) | query.exclusion.keeps(keys))]
         fits = ranking.fitted.evidence(self._ranker.similarities(query, ranking, keys)).fits
         keys, left_out = keys[fits][:_LEFT_OUT], []

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
 _SHOWN = 200  # characters of a text in a notebook
-#: Attributes that JSON has under another name.
-_JSON_NAMES = {"parsed": "reading", "is_negated": "excluded", "ranked_lower": "put_down"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,13 @@ class SearchResult:
     """The results of one query, and the tree that was searched.
 
     It has a length, and can be iterated: ``for hit in result``.
+
+    >>> import boolattn
+    >>> result = boolattn.search(["A red moth.", "A red ant."], "red but not ants")
+    >>> result.tree_text, len(result), [(d.id, d.why) for d in result.left_out]
+    ('red NOT ants', 1, [('1', "it mentions 'ants'")])
+    >>> result.highlights(result[0]), result.has_words(result[0]), result.to_dict()["query"]
+    ([(2, 5)], True, 'red but not ants')
     """
 
     query: str  # as it was typed
@@ -140,5 +145,4 @@ class SearchResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; trees become text in explicit syntax."""
-        values = asdict(self) | {"tree": self.tree_text, "parsed": self.parsed_text}
-        return {_JSON_NAMES.get(name, name): value for name, value in values.items()}
+        return asdict(self) | {"tree": self.tree_text, "parsed": self.parsed_text}

@@ -60,6 +60,13 @@ class Searcher:
     >>> searcher = Searcher.from_texts(texts)
     >>> [hit.text for hit in searcher.search("moths of Borneo but not Sumatra")]
     ['A moth found in Borneo.']
+    >>> searcher.add([{"id": "ant", "text": "An ant."}])
+    >>> searcher.update([{"id": "ant", "text": "An ant of Java.", "year": 1898}])
+    >>> searcher.delete(["1"])
+    >>> [result[0].id for result in searcher.search_many(["moths", "ants before 1900"], 1)]
+    ['0', 'ant']
+    >>> searcher.document("ant").text, searcher.fields, len(searcher), searcher.refresh()
+    ('An ant of Java.', ['year'], 2, False)
     """
 
     @checked
@@ -254,8 +261,8 @@ class Searcher:
 
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     Searcher.from_texts(["moths", "ants"]).save(f"{folder}/insects")
-        ...     len(Searcher.open(f"{folder}/insects"))
+        ...     Searcher.build(f"{folder}/first", ["moths", "ants"]).save(f"{folder}/second")
+        ...     len(Searcher.open(f"{folder}/second"))
         2
         """
         if not isinstance(self.store, LocalStore):
@@ -292,7 +299,12 @@ class Searcher:
         return self.search_many([query], k, **options)[0]
 
     async def asearch(self, query: str, k: int = 10, **options: Any) -> SearchResult:
-        """Search as :meth:`search` does, in another thread."""
+        """Search as :meth:`search` does, in another thread.
+
+        >>> import asyncio
+        >>> len(asyncio.run(Searcher.from_texts(["moths", "ants"]).asearch("ants", 1)))
+        1
+        """
         import asyncio  # a tenth of a command's start, which does not need it
 
         return await asyncio.to_thread(self.search, query, k, **options)

@@ -299,7 +299,7 @@ class Handlers:
             took=took,
         )
         if plain is None:
-            reply.put_down = convert(result, result.ranked_lower)
+            reply.ranked_lower = convert(result, result.ranked_lower)
         else:
             hits = convert(plain, plain.hits[start:], other=result)
             label = self.settings.plain_label + (", with words (hybrid)" if plain.hybrid else "")

@@ -39,12 +39,12 @@ def parse_fields(result: SearchResult) -> dict[str, Any]:
                 kind=_KINDS.get(type(atom), "words"),
                 weight=atom.weight,
                 spans=list(operand_spans),
-                is_excluded=sign < 0,
+                is_negated=sign < 0,
             )
             for (atom, sign), operand_spans in zip(signed_atoms(result.tree), spans, strict=True)
         ],
         "operators": [operator.value for operator in operators_of(result.tree)],
-        "reading": result.parsed_text,
+        "parsed": result.parsed_text,
         **{name: getattr(result, name) for name in _SAME},
     }
 
@@ -56,10 +56,9 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> TreeNode:
             return TreeNode(op="operand", operand=next(numbers))
         case Not(part):
             return TreeNode(op="not", parts=[_node(part, numbers)])
-        case And(parts):
-            return TreeNode(op="and", parts=[_node(part, numbers) for part in parts])
-        case Or(parts):
-            return TreeNode(op="or", parts=[_node(part, numbers) for part in parts])
+        case And(parts) | Or(parts):
+            nodes = [_node(part, numbers) for part in parts]
+            return TreeNode(op="and" if isinstance(tree, And) else "or", parts=nodes)
 
 
 def hit_replies(

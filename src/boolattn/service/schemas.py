@@ -107,7 +107,7 @@ class OperandReply(BaseModel):
     kind: Literal["words", "document", "condition"] = "words"
     weight: float = 1.0
     spans: list[tuple[int, int]] = Field(description="Half-open character spans in the query.")
-    is_excluded: bool = Field(description="Whether the operand is negated.")
+    is_negated: bool = Field(description="Whether the operand is negated.")
 
 
 class ParseReply(BaseModel):
@@ -121,7 +121,7 @@ class ParseReply(BaseModel):
     confidence: Number = Field(description="Confidence of the parser, 0 to 1.")
     is_composed: bool = Field(description="Whether operands were scored apart.")
     why_one_vector: str = Field(description="Empty if composed.")
-    reading: str = Field(description="The parsed tree, even if its confidence is too low.")
+    parsed: str = Field(description="The parsed tree, even if its confidence is too low.")
     warnings: list[str] = Field(default=[], description="What people may not expect.")
     notes: list[str] = Field(default=[], description="Corrected words, numbers as conditions.")
 
@@ -219,7 +219,7 @@ class SearchReply(ParseReply):
     strict_not: bool = Field(description="Whether a negated operand's words removed documents.")
     facets: tuple[Facet, ...] = Field(default=(), description="With facets; of the result.")
     left_out: tuple[LeftOut, ...] = Field(default=(), description="The best that were removed.")
-    put_down: list[HitReply] = Field(default=[], description="Ranked lower; with explain.")
+    ranked_lower: list[HitReply] = Field(default=[], description="Ranked lower; with explain.")
     plain: ListReply | None = Field(default=None, description="Only when comparing.")
     took: dict[str, float] = Field(description="Milliseconds by step.")
 

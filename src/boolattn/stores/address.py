@@ -32,6 +32,11 @@ def open_store(address: str | Path, *, verify: bool = False) -> Store:
     """Open the store at an address for reading and writing.
 
     With ``verify`` every byte of a folder is compared with its hash.
+
+    >>> import boolattn
+    >>> searcher = boolattn.Searcher.from_texts(["moths", "ants"])
+    >>> open_store(searcher.store.label).n_documents
+    2
     """
     store: Store = _store_class(str(address)).open(str(address), verify=verify)
     return store

@@ -30,6 +30,12 @@ class ArrayCollection(Collection):
         vectors: Shape ``(rows, dim)``.
         rows: A mapping for each vector; the id of a row is its place.
         metric: How vectors are compared.
+
+    >>> from boolattn.search import Searcher, load_model
+    >>> rows, encoder = [{"text": "A moth."}, {"text": "An ant."}], load_model("shipped")
+    >>> vectors = encoder.encode_documents([row["text"] for row in rows])
+    >>> Searcher(ArrayCollection(vectors, rows), encoder).search("ants", 1)[0].text
+    'An ant.'
     """
 
     @checked

@@ -12,6 +12,7 @@ import json
 import operator
 import re
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -171,7 +172,10 @@ def resolve(condition: Condition, fields: Mapping[str, Field]) -> Condition:
     name = known_name(condition.name, fields)
     if name not in fields:
         names = ", ".join(sorted(fields)) or "none"
-        raise QueryError(f"no document has the field {name!r}; there are: {names}")
+        near = get_close_matches(name.lower(), map(str.lower, fields), 1)
+        meant = [f"; did you mean {field!r}?" for field in fields if field.lower() in near]
+        hint = meant[0] if meant else ""
+        raise QueryError(f"no document has the field {name!r}; there are: {names}{hint}")
     condition = replace(condition, name=name)
     if condition.kind in RANGES:
         return _with_column(condition, fields[name])

@@ -28,7 +28,7 @@ const overlaps = (word, [start, end]) => word.start < end && start < word.end;
 function operandName(operand, index) {
   return h(
     "span",
-    { class: `operand ${colour(index)}${operand.is_excluded ? " negated" : ""}` },
+    { class: `operand ${colour(index)}${operand.is_negated ? " negated" : ""}` },
     h("b", { class: "letter" }, letter(index)),
     " ",
     h("span", { class: "name", dir: "auto" }, nameOfOperand(operand)),
@@ -58,7 +58,7 @@ function lanes(words, operands, explained) {
       shown.map((operand, index) => {
         const isIn = inside(word, operand);
         const isFirst = isIn && !(place && inside(words[place - 1], operand));
-        const look = `lane ${colour(index)}${isIn ? " in" : ""}${operand.is_excluded ? " negated" : ""}`;
+        const look = `lane ${colour(index)}${isIn ? " in" : ""}${operand.is_negated ? " negated" : ""}`;
         return h("span", { class: look, "aria-hidden": "true" }, isFirst ? letter(index) : "");
       }),
     ),
@@ -152,7 +152,7 @@ function sentence(reply, explained) {
   const ways = `${reply.hybrid ? " Words count as well as meaning." : ""}${reply.strict_not ? " Documents with what is excluded are left out." : ""}`;
   if (reply.is_composed) return `Each part of the query is scored on its own, and the operators combine the scores${confidence}.${ways}`;
   const attention = Object.values(explained.gate).some(Boolean) ? " The operators change the attention in it." : "";
-  const parsed = reply.reading !== reply.tree ? ` It was parsed as ${reply.reading}${confidence}.` : "";
+  const parsed = reply.parsed !== reply.tree ? ` It was parsed as ${reply.parsed}${confidence}.` : "";
   return `Searched as one text: ${reply.why_one_vector}.${parsed}${attention}${ways}`;
 }
 
@@ -169,7 +169,7 @@ export function drawNotes(list, reply) {
 export function drawScopes(line, reply) {
   const points = Array.from(reply.query);
   const covers = (isExcluded) => (place) =>
-    reply.operands.some((operand) => operand.is_excluded === isExcluded && operand.spans.some(([from, to]) => from <= place && place < to));
+    reply.operands.some((operand) => operand.is_negated === isExcluded && operand.spans.some(([from, to]) => from <= place && place < to));
   const [isAsked, isExcluded] = [covers(false), covers(true)];
   const tagOf = (place) => (isAsked(place) ? "ins" : isExcluded(place) ? "del" : "span");
   const parts = [];

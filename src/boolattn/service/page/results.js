@@ -18,11 +18,11 @@ function bars(ranks, operands) {
       h(
         "li",
         {
-          class: `operand-rank ${colour(index)}${operands[index].is_excluded ? " negated" : ""}`,
+          class: `operand-rank ${colour(index)}${operands[index].is_negated ? " negated" : ""}`,
           share: Math.max(0, 1 - Math.log10(value) / Math.log10(MOST)).toFixed(3),
           title: `rank for ${nameOfOperand(operands[index])}`,
         },
-        operands[index].is_excluded ? h("span", { class: "tag not" }, "not") : null,
+        operands[index].is_negated ? h("span", { class: "tag not" }, "not") : null,
         h("b", { class: "letter" }, letter(index)),
         h("span", { class: "bar", "aria-hidden": "true" }),
         h("span", { class: "value" }, value > MOST ? `>${MOST}` : ordinal(value)),
