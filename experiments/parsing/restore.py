@@ -18,7 +18,8 @@ import torch
 from onnx import numpy_helper
 from transformers import AutoConfig, AutoModel
 
-from boolattn.encoder.export.parser import TEXTS, check_agreement
+from boolattn.encoder.export.graphs import TEXTS
+from boolattn.encoder.export.parser import check_agreement
 from boolattn.encoder.parser import ParserConfig, ParserModel
 from boolattn.encoders.int8 import dequantise, read_tensors
 from boolattn.query.parser import GRAPH, load_parser
