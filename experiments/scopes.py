@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
+from accelerate.utils import send_to_device
 
 from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate
 from boolattn.errors import BoolattnError
@@ -71,7 +72,7 @@ def measure_scopes(
     received = {layer: torch.zeros(2, dtype=torch.float64) for layer in layers}
     encoder.eval()
     for rows in torch.arange(len(sentences)).split(_AT_ONCE):
-        part = labelled.batch(rows.tolist()).to(encoder.device)
+        part = send_to_device(labelled.batch(rows.tolist()), encoder.device)
         with recording(attention=True) as record:
             encoder(**part.features, operators=part.operators)
         used = part.mask[:, None] * part.operators[..., None]

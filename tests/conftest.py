@@ -38,6 +38,9 @@ with suppress(ImportError):  # GPU tests run without it
     settings.register_profile("fixed", derandomize=True, database=None)
     settings.load_profile("fixed")
 
+# Tensors are tiny, and several tests may run at the same time.
+torch.set_num_threads(1)
+
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "modernbert", "mpnet")
 VOCABULARY = 220
 TEXTS = (

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,9 +15,9 @@ from typer.testing import CliRunner
 
 from boolattn import BoolAttnConfig, TorchEncoder
 from boolattn.cli import app
-from boolattn.encoder.export import quantisation
+from boolattn.encoder.export import folder, quantisation
 from boolattn.encoder.export.folder import export_model
-from boolattn.encoder.export.graphs import TowerGraph
+from boolattn.encoder.export.graphs import TowerGraph, write_graph
 from boolattn.encoder.towers import build_towers, query_encoder
 from boolattn.encoders.int8 import write_torch
 from boolattn.encoders.models import load_model, torch_folder
@@ -24,6 +26,7 @@ from boolattn.errors import ConfigError, MissingDataError, UnsupportedEncoderErr
 from boolattn.plugin import plugin_of
 from tests.conftest import trained
 
+DOT = {"pooling": "cls", "similarity": "dot"}
 TEXTS = ["moths but not birds", "a and b", "plain words", "but not", "x", "not " * 60]
 
 
@@ -66,6 +69,24 @@ def saved(towers, tmp_path):
     return save
 
 
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    """Traced graphs by the model's weights and the task: tracing takes seconds."""
+    return tmp_path_factory.mktemp("graphs")
+
+
+@pytest.fixture
+def traced_once(graphs, monkeypatch):
+    def write(graph, path):
+        weights = b"".join(value.numpy().tobytes() for value in graph.state_dict().values())
+        traced = graphs / f"{hashlib.sha256(weights).hexdigest()}-{graph.task}.onnx"
+        if not traced.exists():
+            write_graph(graph, traced)
+        shutil.copyfile(traced, path)
+
+    monkeypatch.setattr(folder, "write_graph", write)
+
+
 def _far(a, b):
     return float(np.abs(a - b).max())
 
@@ -74,9 +95,10 @@ def _far(a, b):
     ("gate", "options"),
     [
         pytest.param("lexicon", {}, marks=pytest.mark.slow),
-        ("learned", {"pooling": "cls", "similarity": "dot"}),
+        ("learned", DOT),
     ],
 )
+@pytest.mark.usefixtures("traced_once")
 def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
     source = saved(gate, **options)
     command = ["export", str(source), str(tmp_path / "out"), "--float32", "--json"]
@@ -98,6 +120,7 @@ def test_every_graph_gives_the_vectors_of_torch(saved, tmp_path, gate, options):
     assert (moved > 1e-3 * size).tolist() == is_boolean
 
 
+@pytest.mark.slow
 def test_an_untrained_plugin_is_exported_without_effect(saved, tmp_path):
     export_model(saved("learned", is_trained=False), tmp_path / "out", int8=False)
     ours = OnnxEncoder.load(tmp_path / "out")
@@ -108,22 +131,22 @@ def test_an_untrained_plugin_is_exported_without_effect(saved, tmp_path):
 @pytest.mark.slow
 def test_separate_towers_have_an_operand_graph(saved, tmp_path):
     source = saved("", is_shared=False)
-    folder = tmp_path / "out"
-    export_model(source, folder, int8=False)
-    ours, theirs = OnnxEncoder.load(folder), TorchEncoder.load(source)
+    export_model(source, tmp_path / "out", int8=False)
+    ours, theirs = OnnxEncoder.load(tmp_path / "out"), TorchEncoder.load(source)
     assert len(set(ours.manifest.graphs.values())) == 3
     assert _far(ours.encode_operands(TEXTS), theirs.encode_operands(TEXTS)) < 1e-4
 
 
+@pytest.mark.usefixtures("traced_once")
 def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(quantisation, "MIN_VALUES", 512)
     monkeypatch.setattr(quantisation, "MIN_TABLE", 1024)
-    source = saved("")
+    source = saved("learned", **DOT)
     manifest = export_model(source, tmp_path / "a")
     assert manifest.bits == 7
     assert 0.98 < manifest.agreement["document_cosine"] < 1
     assert 0.98 < manifest.agreement["query_cosine"] < 1
-    assert set(manifest.graphs.values()) == {"document.onnx"}
+    assert set(manifest.graphs.values()) == {"document.onnx", "query.onnx"}
     rounded = OnnxEncoder.load(tmp_path / "a")
     # A vector does not depend on the texts beside it.
     together = rounded.encode_documents(TEXTS)

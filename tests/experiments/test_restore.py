@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boolattn.encoder.export.parser import TEXTS, check_agreement
+from boolattn.encoder.export.graphs import TEXTS
+from boolattn.encoder.export.parser import check_agreement
 from boolattn.encoder.parser import ParserModel
 from boolattn.errors import DataError
 from boolattn.query.parser import load_parser

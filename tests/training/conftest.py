@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 
 import pytest
-import torch
 
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.query.tree import Operator
@@ -15,15 +14,6 @@ from boolattn.training.preset_files import make_preset
 
 WORDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Use one thread: tensors are tiny, and other tests run at the same time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

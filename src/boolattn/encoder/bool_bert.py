@@ -26,7 +26,7 @@ from boolattn.plugin.storage import refuse_adapters, saved_config
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.plugin.labels import OperatorLabels
+    from boolattn.plugin.hooks import OperatorLabels
 
 MODEL_TYPE = "bool_bert"
 #: The task with the plug-in; for any other the encoder runs without it.

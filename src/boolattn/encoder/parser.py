@@ -21,7 +21,7 @@ from boolattn.errors import BoolattnError, ConfigError, DataError
 from boolattn.files import atomic_folder
 from boolattn.query.decoding import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits
 from boolattn.query.parsed_query import span_labels
-from boolattn.settings import build
+from boolattn.settings import build, check_types, limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,14 +49,13 @@ class ParserConfig:
     """
 
     layers: tuple[int, ...] = ()
-    n_slots: int = 8
+    n_slots: int = limited(8, least=2)
     inner: int = 256
     n_heads: int = 4
     max_tokens: int = 128
 
     def __post_init__(self) -> None:
-        if self.n_slots < 2:
-            raise ConfigError(f"n_slots must be at least 2, got {self.n_slots}")
+        check_types(self, least=0)
         if self.inner % self.n_heads:
             raise ConfigError(f"inner {self.inner} must be a multiple of n_heads {self.n_heads}")
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.errors import GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied
-from boolattn.plugin.labels import label_gate
 from boolattn.plugin.recording import ForwardPass, LatePass, current
 
 if TYPE_CHECKING:
@@ -25,11 +24,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
     from boolattn.attention.boolattn import BoolAttn
+    from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.layer import CueState
     from boolattn.plugin.families import Family
-    from boolattn.plugin.labels import OperatorLabels
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+#: Operator names for each text, or 0 and 1 of the shape (batch, operators).
+OperatorLabels: TypeAlias = "Sequence[Sequence[str]] | Tensor"
 #: A forward pass without Boolean bias.
 NO_BIAS = ForwardPass(torch.empty(0), None)
 
@@ -123,19 +124,14 @@ class ModelHooks:
 
         With ``is_bare=True`` the encoder runs without the plug-in.
         """
-        labels = kwargs.pop("operators", None)
-        self._set_pass(NO_BIAS)
-        if self.family.passes_kwargs:
-            kwargs[PASS] = NO_BIAS
-        if kwargs.pop("is_bare", False):
-            return args, kwargs
+        labels, is_bare = kwargs.pop("operators", None), kwargs.pop("is_bare", False)
         arguments = dict(zip(self.names, args, strict=False)) | kwargs
         input_ids = arguments.get("input_ids")
         tokens = arguments.get("inputs_embeds") if input_ids is None else input_ids
-        if tokens is None:
-            return args, kwargs  # the model itself raises
-        mask = token_mask(arguments.get("attention_mask"), tokens)
-        this = ForwardPass(mask, self._gate(labels, input_ids, mask))
+        this = NO_BIAS
+        if tokens is not None and not is_bare:  # without tokens the model itself raises
+            mask = token_mask(arguments.get("attention_mask"), tokens)
+            this = ForwardPass(mask, self._gate(labels, input_ids, mask))
         self._set_pass(this)
         if self.family.passes_kwargs:
             kwargs[PASS] = this
@@ -292,3 +288,35 @@ def _may_open(gate: Gate) -> bool:
     if gate.open.is_cuda and torch.cuda.is_current_stream_capturing():
         return True  # a captured graph serves every later batch
     return bool(gate.open.any())
+
+
+def label_gate(
+    labels: OperatorLabels, config: BoolAttnConfig, batch: int, device: torch.device
+) -> Gate:
+    """Check labels and open the gate by them."""
+    if not isinstance(labels, torch.Tensor):
+        labels = _from_names(labels, config, batch)
+    if tuple(labels.shape) != (batch, config.n_operators):
+        raise GateError(
+            f"operators must have the shape ({batch}, {config.n_operators}): a row for each text, "
+            f"a column for each of {', '.join(config.operators)}; got {tuple(labels.shape)}"
+        )
+    is_open = None
+    # Reading values would synchronise with a GPU and break a compiled graph.
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        if not bool(((labels == 0) | (labels == 1)).all()):
+            raise GateError("operators must contain only 0 and 1")
+        is_open = bool(labels.any())
+    return Gate(labels.to(device, torch.float32), is_open=is_open)
+
+
+def _from_names(labels: Sequence[Sequence[str]], config: BoolAttnConfig, batch: int) -> Tensor:
+    if len(labels) != batch:
+        raise GateError(f"operators must have a list for each of {batch} texts; got {len(labels)}")
+    gate = torch.zeros(batch, config.n_operators)
+    for row, names in enumerate(labels):
+        if isinstance(names, str):
+            raise GateError(f"operators[{row}] must be a list of names; got the text {names!r}")
+        for name in names:
+            gate[row, config.index(name)] = 1
+    return gate

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from accelerate.utils import send_to_device
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -91,7 +92,7 @@ class Pretrainer:
         labels = self._labels(sentences)
         is_right: list[Tensor] = []
         for rows in torch.arange(len(sentences)).split(_EVALUATED_AT_ONCE):
-            part = labels.batch(rows.tolist()).to(self.encoder.device)
+            part = send_to_device(labels.batch(rows.tolist()), self.encoder.device)
             record = self._forward(part, by_label=True)[0]
             is_cue = (record.cue_states[-1].cue_logits > 0).float()
             cue += token_counts(is_cue, part.cues, part.mask[:, None])
@@ -129,7 +130,7 @@ class Pretrainer:
         self, data: PretrainingSet, per_epoch: int, n_steps: int
     ) -> Iterator[tuple[SentenceBatch, SentenceBatch | None]]:
         """Yield sentences, and triplets where their loss counts, shuffled each epoch."""
-        settings, device = self.settings, self.encoder.device
+        settings = self.settings
         size, n, n_triplets = settings.batch_size, len(data.sentences), len(data.triplets)
         sentences = self._labels(data.sentences)
         triplets = self._labels([getattr(t, name) for name in _TRIPLET for t in data.triplets])
@@ -146,8 +147,8 @@ class Pretrainer:
                     for column in range(len(_TRIPLET))
                     for row in first
                 ]
-                drawn = triplets.batch(rows).to(device)
-            yield sentences.batch(chosen).to(device), drawn
+                drawn = triplets.batch(rows)
+            yield send_to_device((sentences.batch(chosen), drawn), self.encoder.device)
 
     def _losses(self, part: SentenceBatch, triplets: SentenceBatch | None) -> dict[str, Tensor]:
         settings = self.settings

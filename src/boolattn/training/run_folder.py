@@ -16,6 +16,7 @@ import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -201,7 +202,7 @@ def write_checkpoint(
     history: list[dict[str, float]],
 ) -> None:
     """Write the checkpoint of a step and remove older ones; shared weights are written once."""
-    tensors = {_MODEL + name: tensor for name, tensor in _weights(model).items()}
+    tensors = {_MODEL + name: tensor.contiguous() for name, tensor in _weights(model).items()}
     for index, moments in optimizer.state_dict()["state"].items():
         for name, value in moments.items():
             tensors[f"{_OPTIMIZER}{index}.{name}"] = torch.as_tensor(value).contiguous()
@@ -258,19 +259,16 @@ def load_checkpoint(
 
 
 def _load_weights(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    here = {name: tuple(tensor.shape) for name, tensor in _weights(model).items()}
-    there = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    targets = _weights(model)
+    here, there = ({n: tuple(t.shape) for n, t in part.items()} for part in (targets, tensors))
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):
             raise ConfigError(
                 f"{path} is of another model: {name} is {there.get(name)} there and "
                 f"{here.get(name)} here"
             )
-    # Into the model's own tensors: a shared one has several names and one memory.
-    targets = model.state_dict()
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            targets[name].copy_(tensor)
+    for name, tensor in tensors.items():
+        targets[name].copy_(tensor)
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -283,12 +281,5 @@ def _written(folder: Path) -> list[Path]:
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the model's tensors under one name each, though towers may share them."""
-    seen: set[tuple[int, int]] = set()
-    weights = {}
-    for name, tensor in model.state_dict().items():
-        # Empty tensors have no memory to compare.
-        memory = (tensor.data_ptr(), tensor.numel())
-        if memory not in seen or not tensor.numel():
-            seen.add(memory)
-            weights[name] = tensor.contiguous()
-    return weights
+    tensors = chain(model.named_parameters(), model.named_buffers())
+    return {name: tensor.detach() for name, tensor in tensors}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,18 +27,15 @@ SCOPE = "scope"
 class TowerPass(nn.Module):
     """Both towers in one forward pass, which is what distributed training wraps.
 
-    ``encode_batch`` encodes a batch of a task instead of :func:`encode`; the number says which of
-    the step's batches of this task it is.
+    ``encode_batch`` encodes a batch of a task instead of :func:`encode`.
     """
 
     def __init__(
-        self,
-        towers: SentenceTransformer,
-        encode_batch: Callable[[Features, str, int], Tensor] | None = None,
+        self, towers: SentenceTransformer, encode_batch: Callable[..., Tensor] | None = None
     ) -> None:
         super().__init__()
         self.towers = towers
-        self.encode_batch = encode_batch
+        self.encode_batch = encode_batch or partial(encode, towers)
 
     def forward(
         self,
@@ -52,26 +50,22 @@ class TowerPass(nn.Module):
         scopes are supervised, their loss is a third result.
         """
         vectors = self.encode_documents(documents, places)
-        encoded = (self.encode(queries, "query", 0), vectors)
-        return encoded if scoped is None else (*encoded, self.encode(scoped, SCOPE))
+        encoded = (self.encode_batch(queries, "query"), vectors)
+        return encoded if scoped is None else (*encoded, self.encode_batch(scoped, SCOPE))
 
     def encode_documents(self, documents: list[Features], places: Tensor) -> Tensor:
         """Encode a step's documents. Shape ``(documents, dim)``."""
-        batches = [self.encode(part, "document", slot) for slot, part in enumerate(documents)]
+        batches = [self.encode_batch(part, "document", slot) for slot, part in enumerate(documents)]
         return torch.cat(batches)[places]
 
-    def encode(self, features: Features, task: str, slot: int = 0) -> Tensor:
-        """Encode one batch; ``slot`` is its number among the step's batches of this task."""
-        if self.encode_batch is None:
-            return encode(self.towers, features, task)
-        return self.encode_batch(features, task, slot)
 
-
-def encode(towers: SentenceTransformer, features: Features, task: str) -> Tensor:
+def encode(towers: SentenceTransformer, features: Features, task: str, slot: int = 0) -> Tensor:
     """Encode one batch of "query" or "document" texts. Shape ``(texts, dim)``.
 
-    For the task "scope" return the scope loss of labelled sentences.
+    For the task "scope" return the scope loss of labelled sentences. ``slot``, the number of the
+    batch among the step's of this task, is for recorded passes.
     """
+    del slot
     if task == SCOPE:
         inputs = {name: value for name, value in features.items() if name != "scopes"}
         with recording() as record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -67,8 +67,7 @@ class PretrainingSet:
         return cls(sentences, triplets, {"held_out": chosen} if chosen else {})
 
 
-@dataclass(frozen=True)
-class SentenceBatch:
+class SentenceBatch(NamedTuple):
     """Sentences as tensors, with their labels: 0 or 1."""
 
     features: dict[str, Tensor]  # What the encoder takes, each ``(batch, tokens)``
@@ -80,12 +79,6 @@ class SentenceBatch:
     def mask(self) -> Tensor:
         """1 for tokens, 0 for padding. Shape ``(batch, tokens)``."""
         return self.features["attention_mask"]
-
-    def to(self, device: torch.device) -> SentenceBatch:
-        """Move to a device."""
-        features = {name: value.to(device) for name, value in self.features.items()}
-        moved = (tensor.to(device) for tensor in (self.cues, self.scopes, self.operators))
-        return SentenceBatch(features, *moved)
 
 
 @dataclass(eq=False)
