@@ -145,8 +145,6 @@ def _print_tables(splits: Mapping[str, Sequence[Results]], *, is_domains: bool) 
             if is_domains
             else tables.split_table(systems[0], screen.width)
         )
-    if len(splits) > 1 and not is_domains:
-        screen.print(tables.overall_table([s[0] for s in splits.values()], screen.width))
 
 
 def compare(  # noqa: PLR0913 - options of a command line

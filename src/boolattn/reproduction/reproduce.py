@@ -15,8 +15,8 @@ import numpy as np
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
+from boolattn.files import atomic_file
 from boolattn.reproduction.lines import load_tables
-from boolattn.reproduction.model_figures import write_text
 from boolattn.reproduction.requests import RunRequest
 from boolattn.reproduction.systems import registry
 from boolattn.training.preset_files import read_preset
@@ -134,8 +134,9 @@ def _write_target(target: Target, table: LineTable, out: Path, progress: Progres
     written = {"target": target.name, "title": target.title, "paper_on": target.on}
     plain = json.loads(json.dumps([asdict(row) for row in rows]), parse_constant=lambda _: None)
     written_text = json.dumps({**written, "rows": plain}, indent=1, ensure_ascii=False)
-    write_text(out / f"{target.name}.json", written_text)
-    write_text(out / f"{target.name}.md", text)
+    for ending, content in (("json", written_text), ("md", text)):
+        with atomic_file(out / f"{target.name}.{ending}") as handle:
+            handle.write(content + "\n")
     if is_figure:
         averaged = [line.averaged(table.splits[-1]) for line in table.lines]
         try:
