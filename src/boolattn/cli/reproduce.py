@@ -59,14 +59,11 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
         changes=changes or [],
         starts=dict(map(_start, start or [])),
     )
-    if stored is not None:
-        typer.echo(reproduction.show_stored(target, request, stored, out, note))
-        return
     command = shlex.join(["boolattn", *sys.argv[1:]])
     # A later table may start from the models.
     paths = Paths(runs=out / "runs", work=out / "work", command=command, keep_models=True)
     started = time.monotonic()
-    typer.echo(reproduction.reproduce(target, request, paths, note))
+    typer.echo(reproduction.reproduce(target, request, paths, note, stored=stored))
     note(f"{time.monotonic() - started:.0f} s; results are in {out}")
 
 
