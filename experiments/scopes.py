@@ -23,7 +23,7 @@ from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
 from boolattn.plugin import plugin_of, recording
-from boolattn.reproduction.model_figures import load_query_encoder
+from boolattn.reproduction.query_encoder import load_query_encoder
 from boolattn.training.batches.sentences import LabelledSentences
 from boolattn.training.pretrain import f1, token_counts
 

@@ -294,7 +294,7 @@ def test_commands_of_the_tables_can_be_planned(page, tmp_path, monkeypatch):
     for words in commands:
         request = experiments._request(experiments._parser().parse_args(words))
         _, to_do = plan(request, Paths(runs=tmp_path / "runs", work=tmp_path / "work"))
-        assert {spec.dataset.name for spec, _ in to_do} <= {"taxa", "quest-intro"}, words
+        assert {run.spec.dataset.name for run in to_do} <= {"taxa", "quest-intro"}, words
         assert to_do, words
 
 

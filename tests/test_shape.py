@@ -16,10 +16,10 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 33_020,
+    "src": 32_690,
     "benchmark_data": 2_720,
-    "experiments": 4_040,
-    "benchmarks": 2_600,
+    "experiments": 3_935,
+    "benchmarks": 2_475,
     "tools": 90,
 }
 #: Words that do not say what a variable, argument, attribute, function or class holds.

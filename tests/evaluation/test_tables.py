@@ -9,7 +9,7 @@ from rich.console import Console
 
 from boolattn.evaluation.judgements import QueryInfo
 from boolattn.evaluation.results import Results, compare_results
-from boolattn.evaluation.tables import comparison_table, overall_table, split_table
+from boolattn.evaluation.tables import comparison_table, split_table
 
 NAN = float("nan")
 
@@ -54,13 +54,6 @@ def test_a_narrow_terminal_gets_fewer_columns(results):
     assert "@100" in text
     assert "leak" in text
     assert "@50" not in text
-
-
-def test_splits_name_their_wordings(results):
-    unseen = results.only("wording", "unseen")
-    text = shown(overall_table([results, replace(unseen, split="unseen")]))
-    assert " test " in text
-    assert " unseen (unseen wordings) " in text
 
 
 def test_marks_of_better_and_worse_depend_on_the_metric(results):

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from boolattn.reproduction.runs import Run, RunKey, load_queries
+from boolattn.reproduction.systems import registry
 from experiments.__main__ import main
+
+RUNS = Path(__file__).parents[2] / "docs/results/runs/quest-intro"
 
 
 def arguments(files, systems, *more, verb="run"):
@@ -54,7 +59,7 @@ def test_systems_are_trained_measured_and_reused(files, capsys):
     has_excluded = np.array(["not" in query.operators for query in queries])
     assert np.isnan(row.values["leak"][~has_excluded]).all()
     assert plain.details["settings"]["train"]["max_steps"] == 2
-    assert "names" not in plain.details
+    assert str(files) not in plain.details["command"]
     assert not list((files / "out/work/models").glob("*"))
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
     assert main(arguments(files, systems)) == 0
@@ -84,48 +89,47 @@ def test_seeds_must_be_numbers(files, capsys):
     assert "seeds are whole numbers separated by commas, got 'one'" in capsys.readouterr().err
 
 
-def test_the_report_compares_with_plain_towers(files, capsys):
-    for seeds in ("0", "1"):
-        assert main([*arguments(files, "plain,plain-fixed"), "--seeds", seeds]) == 0
-    out = files / "page"
-    assert main(["report", "--runs", str(files / "out/runs"), "--out", str(out)]) == 0
+@pytest.fixture
+def stored(tmp_path):
+    """Runs of two systems with two seeds, as they are in the repository, on 143 queries."""
+    folder = tmp_path / "results/runs"
+    (folder / "quest-intro").mkdir(parents=True)
+    shutil.copy(RUNS / "queries.json.gz", folder / "quest-intro")
+    for name in ("plain-0", "plain-42", "corrected-frozen-0", "corrected-frozen-42"):
+        run = Run.load(RUNS / f"minilm/{name}.json.gz")
+        results = [results for results in run.results if results.split == "val"]
+        replace(run, results=results).save(folder)
+    return folder
+
+
+def test_the_report_compares_with_plain_towers(stored, tmp_path, capsys):
+    out, label = tmp_path / "page", registry().systems["corrected-frozen"].label
+    report = ["report", "--runs", str(stored), "--out", str(out)]
+    assert main(["report", str(stored.parent), "--out", str(out)]) == 0
     page = (out / "tables.md").read_text()
-    assert "| plain towers, fixed positives | none | 2 | ." in page
-    assert re.search(r"fixed positives \| none \| test \| [+-]\S+ \[\S+, \S+\] p \S+", page)
-    assert str(files) not in page
-    [shown] = re.findall(r"fixed positives \| none \| test \| ([+-])(\S+) \[", page)
+    assert f"| {label} | learned | 2 | ." in page
+    row = rf"{re.escape(label)} \| learned \| validation \| ([+-])(\S+) \[\S+, \S+\] p \S+"
+    [shown] = re.findall(row, page)
     # Against another line the difference has the other sign.
-    against = ("--against", "plain-fixed,plain_text")
-    assert main(["report", "--runs", str(files / "out/runs"), "--out", str(out), *against]) == 0
+    assert main([*report, "--against", "corrected-frozen,plain_text"]) == 0
     page = (out / "tables.md").read_text()
-    [other] = re.findall(r"plain towers \| none \| test \| ([+-])(\S+) \[", page)
+    [other] = re.findall(r"plain towers \| none \| validation \| ([+-])(\S+) \[", page)
     assert shown[1] == other[1]
     assert shown[0] != other[0] or shown[1] == ".000"
-    assert "Compared with plain-fixed, plain_text:" in (out / "tables.md").read_text()
+    assert "Compared with corrected-frozen, plain_text:" in page
     for wrong in ("plain", "plain,nothing", "plain,plain_text,more"):
-        command = [
-            "report",
-            "--runs",
-            str(files / "out/runs"),
-            "--out",
-            str(out),
-            "--against",
-            wrong,
-        ]
-        assert main(command) == 2
+        assert main([*report, "--against", wrong]) == 2
         assert f"no finished run of {wrong!r}" in capsys.readouterr().err
-    assert main(["report", "--runs", str(files / "data"), "--out", str(out)]) == 2
+    assert main(["report", "--runs", str(tmp_path / "page"), "--out", str(out)]) == 2
     assert "no finished run below" in capsys.readouterr().err
 
 
-def test_a_system_that_left_the_code_keeps_its_rows(files):
-    assert main(arguments(files, "plain")) == 0
-    folder, out = files / "out/runs", files / "page"
-    plain = Run.load(folder / "beir/minilm/plain-0.json.gz")
-    rows = [replace(plain.results[0], details={"query_mode": "parsed"})]
-    Run(RunKey("beir", "minilm", "composed", 0), rows, plain.details).save(folder)
-    assert main(["report", "--runs", str(folder), "--out", str(out)]) == 0
-    assert "| composed, parsed | none | 1 | ." in (out / "tables.md").read_text()
+def test_a_system_that_left_the_code_keeps_its_rows(stored, tmp_path):
+    plain = Run.load(stored / "quest-intro/minilm/plain-0.json.gz")
+    results = [replace(plain.results[0], details={"query_mode": "parsed"})]
+    Run(RunKey("quest-intro", "minilm", "composed", 0), results, plain.details).save(stored)
+    assert main(["report", "--runs", str(stored), "--out", str(tmp_path)]) == 0
+    assert "| composed, parsed | none | 1 | ." in (tmp_path / "tables.md").read_text()
 
 
 def test_bm25_has_no_encoder_and_stands_in_the_table_of_each(files, capsys):

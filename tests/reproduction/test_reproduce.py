@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModel
 from typer.testing import CliRunner
 
-from boolattn import BoolAttnConfig, attach
+from boolattn import BoolAttnConfig, attach, build_towers, save_towers
 from boolattn.cli import app
 from boolattn.data.beir import read_beir
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
@@ -57,6 +57,16 @@ def test_the_papers_columns():
         == found["table4"].rows[-1].values["recall@1000"]
     )
     assert found["figure3"].rows == ()
+
+
+def test_figure_1_shows_the_attention_of_a_model(tiny_encoder, tokenizer, tmp_path):
+    config = BoolAttnConfig(gate="lexicon", rank=4)
+    towers = build_towers(tiny_encoder(), config, tokenizer=tokenizer, query_length=64)
+    save_towers(towers, tmp_path / "model")
+    shown = call("figure1", "--model", tmp_path / "model", "--out", tmp_path / "out").stdout
+    assert "open gates: AND, NOT" in shown
+    assert (tmp_path / "out/figure1.png").stat().st_size > 5000
+    assert call("table1", "--model", tmp_path / "model").exit_code == 2
 
 
 @pytest.mark.slow

@@ -20,15 +20,12 @@ from boolattn.cli.search import ADDRESS_HELP, open_index
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from boolattn.data.records import Document
     from boolattn.search import Searcher
     from boolattn.stores.settings import StoreSettings
-
-    #: The fields of text, id and title.
-    _Fields = tuple[list[str] | None, str, str]
 
 _MIN_MEMORY = 768 << 20
 _FILES = (
@@ -99,12 +96,10 @@ def index(  # noqa: PLR0913 - options of a command line
     start = time.perf_counter()
     members = read_kinds(kinds) if kinds is not None else None
     quiet_libraries()
-    name, fields = model or SHIPPED, (text_field, id_field, title_field)
+    name, options = model or SHIPPED, context.params
     encoder = load_model(name)
     with (
-        _records(
-            documents, fields, skip_bad=skip_bad, max_line=max_line, follow_links=follow_links
-        ) as records,
+        _records(options) as records,
         _progress(documents, max_line, follow_links) as progress,
         _encoder(ray, name, encoder.fingerprint, batch_size) as encode,
     ):
@@ -114,11 +109,7 @@ def index(  # noqa: PLR0913 - options of a command line
             encoder,
             encode=encode,
             progress=progress,
-            **{
-                n: context.params[n]
-                for n in IndexSettings.__dataclass_fields__
-                if n in context.params
-            }
+            **{n: options[n] for n in IndexSettings.__dataclass_fields__ if n in options}
             | {"kinds": members, "model": absolute_name(name)},
         )
     _print_summary(searcher, start, as_json=as_json)
@@ -146,10 +137,8 @@ def add(  # noqa: PLR0913 - options of a command line
     start = time.perf_counter()
     quiet_libraries()
     searcher = open_index(index, model)
-    fields = (text_field, id_field, title_field)
-    options = {"makes_ids": False, "follow_links": follow_links}
-    records = _records(documents, fields, skip_bad=skip_bad, max_line=max_line, **options)
     n_rows, n_before = count(), len(searcher)
+    records = _records(context.params, makes_ids=False)
     with records as rows, _progress(documents, max_line, follow_links) as progress:
         counted = (row for row, _ in zip(rows, n_rows, strict=False))
         searcher.add(counted, replace_old=replace_old, progress=progress)
@@ -221,9 +210,7 @@ def _check_source(documents: Path) -> None:
 
 
 @contextmanager
-def _records(
-    path: Path, fields: _Fields, *, skip_bad: bool, max_line: float, **options: bool
-) -> Iterator[Iterator[Document]]:
+def _records(options: Mapping[str, Any], *, makes_ids: bool = True) -> Iterator[Iterator[Document]]:
     """Read documents; tell about rows that were left out as they come, and at the end."""
     from boolattn.stores.document_files import Fields, read_documents
 
@@ -234,14 +221,15 @@ def _records(
         bad.append(message)
         note(f"left out: {message}")
 
-    texts, name, title = fields
+    texts = tuple(options["text_field"] or ())
     yield read_documents(
-        path,
-        Fields(text=tuple(texts or ()), id=name, title=title),
-        on_bad=on_bad if skip_bad else None,
+        options["documents"],
+        Fields(text=texts, id=options["id_field"], title=options["title_field"]),
+        makes_ids=makes_ids,
+        on_bad=on_bad if options["skip_bad"] else None,
         on_empty=empty.append,
-        max_line=int(max_line * 1e6),
-        **options,
+        max_line=int(options["max_line"] * 1e6),
+        follow_links=options["follow_links"],
     )
     if bad:
         note(f"{plural(len(bad), 'row')} left out")

@@ -105,7 +105,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
         usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT]
         pair = ("composed" * system.is_composed, system)
         results = measure_all({"": benchmark}, lambda _: [pair], lambda _: usual, out)
-    (_print_json if as_json else _print_tables)(results, is_domains=is_domains)
+    _show(results, is_domains=is_domains, as_json=as_json)
 
 
 def _in_ways(
@@ -121,32 +121,23 @@ def _in_ways(
     yield from ((way, ranker.system(Path(model).name, way)) for way in ways)
 
 
-def _print_json(splits: Mapping[str, Sequence[Results]], *, is_domains: bool) -> None:
-    from boolattn.evaluation import domains
+def _show(splits: Mapping[str, Sequence[Results]], *, is_domains: bool, as_json: bool) -> None:
+    """Print the results of each split as tables, or all as JSON."""
+    from boolattn.evaluation import domains, tables
 
-    if is_domains:
+    if as_json and is_domains:
         rows = {s: {r.label: domains.rows_of(r) for r in rs} for s, rs in splits.items()}
         columns = {s: [heading for heading, _, _ in domains.columns_of(s)] for s in splits}
         print_json({"columns": columns, "splits": rows}, indent=2)
-        return
-    measured = [results for systems in splits.values() for results in systems]
-    overall = {r.split: {"n": r.overall.n, **r.overall.means} for r in measured}
-    values = {"system": measured[0].system, "gate": measured[0].gate, "splits": overall}
-    print_json(values, indent=2)
-
-
-def _print_tables(splits: Mapping[str, Sequence[Results]], *, is_domains: bool) -> None:
-    from boolattn.evaluation import tables
-
-    screen = console(width=tables.WIDTH)
-    for systems in splits.values():
-        screen.print(
-            tables.domains_table(systems)
-            if is_domains
-            else tables.split_table(systems[0], screen.width)
-        )
-    if len(splits) > 1 and not is_domains:
-        screen.print(tables.overall_table([s[0] for s in splits.values()], screen.width))
+    elif as_json:
+        means = {s: {"n": r.overall.n, **r.overall.means} for s, [r] in splits.items()}
+        [first], *_ = splits.values()
+        print_json({"system": first.system, "gate": first.gate, "splits": means}, indent=2)
+    else:
+        screen = console(width=tables.WIDTH)
+        for systems in splits.values():
+            table = tables.domains_table(systems) if is_domains else None
+            screen.print(table or tables.split_table(systems[0], screen.width))
 
 
 def compare(  # noqa: PLR0913 - options of a command line

@@ -35,6 +35,7 @@ def explain(
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.encoders.models import SHIPPED, resolve
+    from boolattn.evaluation.figures import save
 
     quiet_libraries()
     folder = resolve(SHIPPED) if model is None else Path(model)
@@ -54,7 +55,7 @@ def explain(
     if result is None:
         note("cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)")
     elif figure is not None:
-        result.figure().savefig(figure, dpi=130)
+        save(result.figure(), figure)
         note(f"heat map: {figure}")
 
 
@@ -68,7 +69,7 @@ def _explained(
         return None
     require_torch("cue, scope and bias")
     from boolattn.plugin.explain import explain as explain_text
-    from boolattn.reproduction.model_figures import load_query_encoder
+    from boolattn.reproduction.query_encoder import load_query_encoder
 
     source = torch_folder(folder)
     try:

@@ -30,11 +30,7 @@ def measure_all(
 ) -> dict[str, list[Results]]:
     """Rank and measure all queries; return by split the results of each system, and write them.
 
-    Args:
-        benchmarks: By domain; the results of all domains are joined.
-        open_systems: Returns the systems.
-        metrics: Returns the metrics of a split.
-        out: Folder of the results and, in a folder for each domain, of the runs.
+    ``benchmarks`` are by domain; their results are joined. ``metrics`` returns those of a split.
     """
     from boolattn.evaluation.results import joined
 

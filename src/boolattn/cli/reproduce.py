@@ -11,8 +11,11 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
+from boolattn.cli.explain import explain
 from boolattn.cli.output import note
 
+#: A sentence like that of the paper's Figure 1.
+SENTENCE = "films set in Vietnam that are also comedies but not Italian action films"
 Target = Literal["table1", "table2", "table3", "table4", "figure1", "figure3"]
 
 
@@ -35,16 +38,14 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
     threads: Annotated[int, Option(min=1, help="CPU threads.")] = 2,
 ) -> None:
     """Do the runs of a table or figure of the paper, and show our results beside the paper's."""
-    from boolattn.reproduction import model_figures
-    from boolattn.reproduction import reproduce as reproduction
-
     if model is not None and target != "figure1":
         raise typer.BadParameter(f"--model is for figure1; leave it out for {target}")
     if target == "figure1":
-        typer.echo(model_figures.figure1(model, out))
+        explain(SENTENCE, model, figure=out / "figure1.png")
         return
     import torch
 
+    from boolattn.reproduction import reproduce as reproduction
     from boolattn.reproduction.requests import Paths
     from boolattn.reproduction.systems import parse_seeds
 
@@ -58,14 +59,11 @@ def reproduce(  # noqa: PLR0913 - one parameter for each option
         changes=changes or [],
         starts=dict(map(_start, start or [])),
     )
-    if stored is not None:
-        typer.echo(reproduction.show_stored(target, request, stored, out, note))
-        return
     command = shlex.join(["boolattn", *sys.argv[1:]])
     # A later table may start from the models.
     paths = Paths(runs=out / "runs", work=out / "work", command=command, keep_models=True)
     started = time.monotonic()
-    typer.echo(reproduction.reproduce(target, request, paths, note))
+    typer.echo(reproduction.reproduce(target, request, paths, note, stored=stored))
     note(f"{time.monotonic() - started:.0f} s; results are in {out}")
 
 

@@ -139,35 +139,24 @@ def _rows(
     config: str, folder: Path, split: str, fields: Mapping[str, type], key: str
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Stream the rows of a configuration, each with file and line, and its unique id."""
-    seen: set[str] = set()
-    for where, row in _any_rows(config, folder, split, fields):
-        name = str(row.get(key, ""))
-        if not name:
-            raise DataError(f"{where}: the field {key!r} is missing; there are {', '.join(row)}")
-        if name in seen:
-            raise DataError(f"{where}: {key} {name!r} occurs twice")
-        seen.add(name)
-        yield where, name, row
-
-
-def _any_rows(
-    config: str, folder: Path, split: str, fields: Mapping[str, type]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
     _check_collection(config.removesuffix("-corpus"))
-    home = folder / config
-    if paths := sorted(home.glob(f"{split}*.parquet")):
-        for path in paths:
-            yield from _parquet_rows(path, fields)
-        return
+    home, seen = folder / config, set[str]()
     remedy = f"download it from the hub's {REPOSITORY}, or give parquet files {split}*.parquet"
-    path = find_file(home, f"{split}.jsonl", remedy=remedy)
-    for number, row in read_jsonl(path, fields):
-        yield f"{path}:{number}", row
+    paths = sorted(home.glob(f"{split}*.parquet"))
+    for path in paths or [find_file(home, f"{split}.jsonl", remedy=remedy)]:
+        read = _parquet_rows if paths else read_jsonl
+        for number, row in read(path, fields):
+            where, name = f"{path}:{number}", str(row.get(key, ""))
+            if not name:
+                present = ", ".join(row)
+                raise DataError(f"{where}: the field {key!r} is missing; there are {present}")
+            if name in seen:
+                raise DataError(f"{where}: {key} {name!r} occurs twice")
+            seen.add(name)
+            yield where, name, row
 
 
-def _parquet_rows(
-    path: Path, fields: Mapping[str, type]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _parquet_rows(path: Path, fields: Mapping[str, type]) -> Iterator[tuple[int, Any]]:
     try:
         parquet: Any = import_module("pyarrow.parquet")
         errors: Any = import_module("pyarrow").ArrowException
@@ -182,7 +171,7 @@ def _parquet_rows(
                 for row in batch.to_pylist():
                     number += 1
                     check_fields(row, fields, path, number)
-                    yield f"{path}:{number}", row
+                    yield number, row
     except (errors, OSError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path}:{number + 1}: truncated or damaged ({reason})") from error

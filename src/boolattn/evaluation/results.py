@@ -116,7 +116,7 @@ class Results:
             for name, values in self.values.items()
         }
         with atomic_file(path) as file:
-            file.write(_dump(plain) + "\n")
+            file.write(json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Results:
@@ -205,12 +205,3 @@ def _check_alike(results: Sequence[Results]) -> None:
 
 def _rounded(value: float) -> float | None:
     return None if np.isnan(value) else round(value, DIGITS)
-
-
-def _dump(plain: Mapping[str, Any]) -> str:
-    """Write one line for each entry: short, and readable in a diff."""
-    entries = (
-        f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}"
-        for key, value in plain.items()
-    )
-    return "{\n" + ",\n".join(entries) + "\n}"

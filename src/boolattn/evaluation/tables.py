@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from boolattn.evaluation.results import GroupMeans, Results
+    from boolattn.evaluation.results import Results
     from boolattn.evaluation.significance import Comparison
 
 #: Width where there is no terminal.
@@ -32,7 +32,12 @@ _LEVEL = 0.05
 
 
 def split_table(results: Results, width: int = WIDTH) -> Table:
-    """Return the means of one split: all queries, then each grouping."""
+    """Return the means of one split: all queries, then each grouping.
+
+    Empty columns are left out, and those that do not fit the width.
+    """
+    from rich.console import Console
+
     gate = f", gate: {results.gate}" if results.gate else ""
     title = (
         f"{results.label}{gate} on {results.dataset}, {results.split}: "
@@ -45,18 +50,18 @@ def split_table(results: Results, width: int = WIDTH) -> Table:
         if len(groups) > 1:
             prefix = "" if grouping == "template" else f"{grouping}: "
             sections.append({prefix + name: group for name, group in groups.items()})
-    return groups_table(title, list(results.values), sections, width)
-
-
-def overall_table(splits: Sequence[Results], width: int = WIDTH) -> Table:
-    """Return the means of one system by split."""
-    rows = {}
-    for results in splits:
-        wordings = list(results.by("wording"))
-        kind = f" ({wordings[0]} wordings)" if len(wordings) == 1 else ""
-        rows[results.split + kind] = results.overall
-    title = f"{splits[0].system} on {splits[0].dataset}, by split"
-    return groups_table(title, list(splits[0].values), [rows], width)
+    shown = [name for name, value in results.overall.means.items() if not math.isnan(value)]
+    optional = [name for name in _OPTIONAL if name in shown]
+    while True:
+        table = _table(title, ["", "n", *map(_heading, shown)])
+        for section in sections:
+            for name, group in section.items():
+                values = (short(group.means[metric]) for metric in shown)
+                table.add_row(name, f"{group.n:,}", *values)
+            table.add_section()
+        if not optional or Console(width=10 * WIDTH).measure(table).maximum <= width:
+            return table
+        shown.remove(optional.pop(0))
 
 
 def domains_table(systems: Sequence[Results]) -> Table:
@@ -70,30 +75,6 @@ def domains_table(systems: Sequence[Results]) -> Table:
             table.add_row(f"{way} {name}".strip(), *map(short, values))
         table.add_section()
     return table
-
-
-def groups_table(
-    title: str,
-    metrics: Sequence[str],
-    sections: Sequence[Mapping[str, GroupMeans]],
-    width: int = WIDTH,
-) -> Table:
-    """Return means, without empty columns and with as many columns as fit."""
-    from rich.console import Console
-
-    groups = [group for section in sections for group in section.values()]
-    shown = [name for name in metrics if any(not math.isnan(group.means[name]) for group in groups)]
-    optional = [name for name in _OPTIONAL if name in shown]
-    while True:
-        table = _table(title, ["", "n", *map(_heading, shown)])
-        for section in sections:
-            for name, group in section.items():
-                values = (short(group.means[metric]) for metric in shown)
-                table.add_row(name, f"{group.n:,}", *values)
-            table.add_section()
-        if not optional or Console(width=10 * WIDTH).measure(table).maximum <= width:
-            return table
-        shown.remove(optional.pop(0))
 
 
 def comparison_table(

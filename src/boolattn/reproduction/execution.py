@@ -22,17 +22,11 @@ from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import write_run
 from boolattn.evaluation.results import results_of
 from boolattn.files import atomic_file, require
-from boolattn.reproduction.inputs import (
-    check_run,
-    data_fingerprint,
-    fingerprints,
-    open_corpus,
-    open_data,
-)
-from boolattn.reproduction.requests import find_finished, resolve
+from boolattn.reproduction.inputs import data_fingerprint, open_corpus, open_data
+from boolattn.reproduction.requests import find_finished
 from boolattn.reproduction.runs import Run, save_queries
 from boolattn.training import launch
-from boolattn.training.retrieval import release_memory, require_gpu
+from boolattn.training.retrieval import release_memory
 from boolattn.training.run_folder import about_machine
 from boolattn.training.towers import make_towers
 from boolattn.training.validation import encode_queries, rank
@@ -43,8 +37,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.evaluation.ranking import Ranking
+    from boolattn.reproduction.inputs import PlannedRun
     from boolattn.reproduction.requests import Paths, RunRequest
-    from boolattn.reproduction.systems import RunSpec
     from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
 
@@ -59,18 +53,17 @@ _N_RANKED = 100
 _BEGUN = "begun.json"
 
 
-def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[tuple[RunSpec, Preset]]]:
+def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun]]:
     """Return the files of the requested runs that are finished, and the runs that are not."""
     request.check_names()
     for cache in (open_data, open_corpus):
         cache.cache_clear()  # files may have changed since
     finished, to_do = [], []
-    for spec in request.specs():
-        preset = resolve(spec, request)
-        if path := find_finished(spec, preset, request, paths.runs):
+    for run in map(request.planned, request.specs()):
+        if path := find_finished(run, (paths.runs, *request.done)):
             finished.append(path)
         else:
-            to_do.append((spec, preset))
+            to_do.append(run)
     return finished, to_do
 
 
@@ -81,32 +74,30 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
     """
     require("significance", ("scipy",), "evaluate")
     finished, to_do = plan(request, paths)
-    for spec, preset in to_do:
-        require_gpu(preset)
-        if (start := request.start(spec)) is not None:
-            make_towers(preset, start)  # refuses one that does not fit
-        check_run(spec, preset, open_data(*request.data_key(spec, preset)))
+    for run in to_do:
+        run.check()
     progress(f"{len(to_do)} runs to do, {len(finished)} finished")
-    for spec, preset in to_do:
-        path, cause = paths.runs / spec.key.path, ""
+    for run in to_do:
+        key, cause = run.spec.key, ""
+        path = paths.runs / key.path
         try:
-            with paths.lock(spec.key):
+            with paths.lock(key):
                 if not path.is_file():
-                    progress(f"{spec.key}: {_execute(spec, preset, request, paths)}")
+                    progress(f"{key}: {_execute(run, paths)}")
             finished.append(path)
         except Timeout:
-            progress(f"{spec.key}: another process does it")
+            progress(f"{key}: another process does it")
             continue
         except BoolattnError as error:
             cause = str(error)
         except Exception as error:  # one run must not end the others
-            logger.exception("%s", spec.key)
+            logger.exception("%s", key)
             cause = f"{type(error).__name__}: {error}"
         finally:
             release_memory()
-        paths.note_failure(spec.key, cause)
+        paths.note_failure(key, cause)
         if cause:
-            progress(f"FAILED {spec.key}: {cause}")
+            progress(f"FAILED {key}: {cause}")
     return finished
 
 
@@ -122,17 +113,16 @@ def pretrain(preset: Preset, folder: Path) -> Path:
     return path
 
 
-def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -> str:
+def _execute(run: PlannedRun, paths: Paths) -> str:
     """Train, rank, measure, write the run file; return the main results in words."""
-    start, model, seconds = time.perf_counter(), preset.model, dict[str, float]()
-    corpus = open_corpus(model.encoder, model.document_length, *request.data_key(spec, preset))
+    start, seconds = time.perf_counter(), dict[str, float]()
+    spec, preset, corpus = run.spec, run.preset, run.corpus
     judged = {
         split: Judgements.of(corpus.split(split), corpus.rows)
         for split in spec.dataset.splits
         if corpus.dataset.splits.get(split)
     }
-    inputs = fingerprints(spec, preset, corpus.dataset, request.start(spec))
-    details: dict[str, Any] = {"seconds": seconds, "inputs": inputs}
+    details: dict[str, Any] = {"seconds": seconds, "inputs": run.fingerprints()}
     if spec.system.kind == "bm25":
         rankings = _bm25_rankings(corpus, judged)
     else:
@@ -141,11 +131,11 @@ def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -
         settings["model"]["encoder"] = spec.encoder.source
         details["settings"] = settings
         if spec.system.kind == "trained":
-            towers = _trained(spec, preset, request, paths, corpus, details)
+            towers = _trained(run, paths, details)
             seconds["train"] = round(time.perf_counter() - start, 2)
         else:
             towers = make_towers(preset).to(device())
-        rankings = _tower_rankings(spec, preset, towers, corpus, judged)
+        rankings = _tower_rankings(run, towers, judged)
     names = {"system": spec.system.name, "dataset": spec.dataset.name, "seed": spec.seed}
     results = [
         results_of(
@@ -176,16 +166,9 @@ def _execute(spec: RunSpec, preset: Preset, request: RunRequest, paths: Paths) -
     )
 
 
-def _trained(
-    spec: RunSpec,
-    preset: Preset,
-    request: RunRequest,
-    paths: Paths,
-    corpus: Corpus,
-    details: dict[str, Any],
-) -> SentenceTransformer:
+def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> SentenceTransformer:
     """Pretrain, train, note both in the details, and return the model."""
-    source = request.start(spec)
+    spec, preset, source = run.spec, run.preset, run.start
     if spec.system.pretrain and source is None:
         metrics = pretrain(preset, paths.pretraining(preset))
         details["heads"] = json.loads(metrics.read_text("utf-8"))["summary"]
@@ -195,11 +178,11 @@ def _trained(
     where = launch.Launch(
         out=home,
         pretrained=source,
-        rankings=_bm25(corpus, preset, paths.work) if preset.train.n_bm25 else None,
+        rankings=_bm25(run.corpus, preset, paths.work) if preset.train.n_bm25 else None,
         resume=is_begun,
         command=paths.command,
     )
-    result = launch.train(preset, where, corpus)
+    result = launch.train(preset, where, run.corpus)
     details["training"] = {"steps": result.n_steps, **result.metrics}
     return load_towers(result.model, device=device())
 
@@ -240,16 +223,13 @@ def _bm25_rankings(corpus: Corpus, judged: Mapping[str, Judgements]) -> Rankings
 
 
 def _tower_rankings(
-    spec: RunSpec,
-    preset: Preset,
-    towers: SentenceTransformer,
-    corpus: Corpus,
-    judged: Mapping[str, Judgements],
+    run: PlannedRun, towers: SentenceTransformer, judged: Mapping[str, Judgements]
 ) -> Rankings:
     """Rank the corpus by one vector a query, in each query mode on each split."""
+    spec, preset = run.spec, run.preset
     gate = preset.plugin.gate.replace("label", "oracle") if preset.model.use_plugin else "none"
     prefix = spec.encoder.query_prefix if spec.system.kind == "untrained" else ""
-    documents = document_encoder(towers)([document.text for document in corpus.dataset.documents])
+    documents = document_encoder(towers)([document.text for document in run.dataset.documents])
     for mode, (split, judgements) in product(spec.system.query_modes, judged.items()):
         use_labels = mode == "oracle_operators"
         operators = preset.plugin.operators if use_labels else None

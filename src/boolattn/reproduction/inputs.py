@@ -6,6 +6,7 @@ They are checked before the first run, and their fingerprints are stored with ea
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,8 @@ from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import text_hash
 from boolattn.training.corpus import Corpus
-from boolattn.training.towers import load_encoder
+from boolattn.training.retrieval import require_gpu
+from boolattn.training.towers import load_encoder, make_towers
 
 if TYPE_CHECKING:
     from boolattn.data.records import Dataset
@@ -46,27 +48,68 @@ def open_corpus(
     return Corpus(open_data(name, size, folder, splits), load_encoder(encoder)[1], length)
 
 
-def check_run(spec: RunSpec, preset: Preset, dataset: Dataset) -> None:
-    """Check the packages, the encoder and the splits that a run needs."""
-    if preset.train.n_bm25 and find_spec("tantivy") is None:
-        raise MissingDataError(f"{spec.system.name} needs tantivy; pip install 'boolattn[search]'")
-    if preset.model.use_plugin and (spec.system.pretrain or preset.train.scope_weight):
-        next(iter(generate(1, 0)))  # says what generated sentences need
-    _check_encoder(preset.model.encoder)
-    data, there = preset.data, dataset.splits
-    needed = [*data.train.split("+"), data.validation] if spec.system.kind == "trained" else []
-    for split in filter(None, needed):
-        if not there.get(split):
-            remedy = "; train without by --set data.validation= --set train.keep=last"
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run with its complete settings, the folder of its data and the model it starts from."""
+
+    spec: RunSpec
+    preset: Preset
+    folder: Path | None = None  # Of the data; default: the data set's own
+    start: Path | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """Its data set."""
+        return open_data(*self._data_key)
+
+    @property
+    def corpus(self) -> Corpus:
+        """Its data set with the encoder's tokens."""
+        model = self.preset.model
+        return open_corpus(model.encoder, model.document_length, *self._data_key)
+
+    @property
+    def _data_key(self) -> tuple[str, str, Path | None, tuple[str, ...]]:
+        data = self.preset.data
+        return data.name, data.size, self.folder, tuple(data.train.split("+"))
+
+    def check(self) -> None:
+        """Check the GPU, the packages, the encoder, the start and the splits that it needs."""
+        preset, system = self.preset, self.spec.system
+        require_gpu(preset)
+        if self.start is not None:
+            make_towers(preset, self.start)  # refuses one that does not fit
+        there = self.dataset.splits
+        if preset.train.n_bm25 and find_spec("tantivy") is None:
+            raise MissingDataError(f"{system.name} needs tantivy; pip install tantivy")
+        if preset.model.use_plugin and (system.pretrain or preset.train.scope_weight):
+            next(iter(generate(1, 0)))  # says what generated sentences need
+        _check_encoder(preset.model.encoder)
+        data, reported = preset.data, self.spec.dataset.splits
+        needed = [*data.train.split("+"), data.validation] if system.kind == "trained" else []
+        for split in filter(None, needed):
+            if not there.get(split):
+                remedy = "; train without by --set data.validation= --set train.keep=last"
+                raise ConfigError(
+                    f"{self.dataset.name} has no split {split!r}; it has {', '.join(there)}"
+                    + (remedy if split == data.validation else "")
+                )
+        if not any(there.get(split) for split in reported):
             raise ConfigError(
-                f"{dataset.name} has no split {split!r}; it has {', '.join(there)}"
-                + (remedy if split == data.validation else "")
+                f"{self.dataset.name} has none of the splits that are reported: "
+                f"{', '.join(reported)}; it has {', '.join(there)}"
             )
-    if not any(there.get(split) for split in spec.dataset.splits):
-        raise ConfigError(
-            f"{dataset.name} has none of the splits that are reported: "
-            f"{', '.join(spec.dataset.splits)}; it has {', '.join(there)}"
-        )
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return hashes of what it reads, by what each is of; they are stored in its file."""
+        data = self.preset.data
+        splits = {*data.train.split("+"), data.validation, *self.spec.dataset.splits} - {""}
+        hashes = {"data": data_fingerprint(self.dataset, sorted(splits))}
+        if self.spec.system.kind != "bm25":
+            hashes["encoder"] = encoder_fingerprint(self.preset.model.encoder)
+        if self.start is not None:
+            hashes["start"] = encoder_fingerprint(str(self.start))
+        return hashes
 
 
 @lru_cache(maxsize=8)
@@ -82,20 +125,6 @@ def _check_encoder(name: str) -> None:
         raise MissingDataError(
             f"no encoder {name!r} ({reason}); name its folder with --encoder"
         ) from error
-
-
-def fingerprints(
-    spec: RunSpec, preset: Preset, dataset: Dataset, start: Path | None = None
-) -> dict[str, str]:
-    """Return the fingerprints of a run, by what each is of; they are stored in its file."""
-    data = preset.data
-    splits = sorted({*data.train.split("+"), data.validation, *spec.dataset.splits} - {""})
-    hashes = {"data": data_fingerprint(dataset, splits)}
-    if spec.system.kind != "bm25":
-        hashes["encoder"] = encoder_fingerprint(preset.model.encoder)
-    if start is not None:
-        hashes["start"] = encoder_fingerprint(str(start))
-    return hashes
 
 
 def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:

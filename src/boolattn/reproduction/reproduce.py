@@ -15,9 +15,10 @@ import numpy as np
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
+from boolattn.files import atomic_file
 from boolattn.reproduction.lines import load_tables
-from boolattn.reproduction.model_figures import write_text
 from boolattn.reproduction.requests import RunRequest
+from boolattn.reproduction.runs import RunKey
 from boolattn.reproduction.systems import registry
 from boolattn.training.preset_files import read_preset
 
@@ -88,35 +89,34 @@ def targets() -> dict[str, Target]:
     return read
 
 
-def reproduce(name: str, request: RunRequest, paths: Paths, progress: Progress) -> str:
+def reproduce(
+    name: str, request: RunRequest, paths: Paths, progress: Progress, *, stored: Path | None = None
+) -> str:
     """Do the runs of a table or figure that are not finished; return it in Markdown.
 
-    Writes ``<name>.json``, ``<name>.md`` and of a figure ``<name>.png`` beside the folder of runs.
+    With ``stored`` nothing is run: the finished runs below that folder are shown. Writes
+    ``<name>.json``, ``<name>.md`` and of a figure ``<name>.png`` beside the folder of runs.
     """
     from boolattn.reproduction.execution import run_all
 
-    finished = run_all(request, paths, progress)
+    specs, out = list(request.specs()), paths.runs.parent
+    if stored is None:
+        finished = run_all(request, paths, progress)
+    else:
+        finished = [path for spec in specs if (path := stored / spec.key.path).is_file()]
+    if not finished and stored is not None:
+        key = f"{request.datasets[0]}/{request.encoders[0]}"
+        raise MissingDataError(f"{stored} has no run of {name} in {key}")
     if not finished:
-        folder = paths.runs.parent / "failed"
+        folder = out / "failed"
         causes = sorted({path.read_text("utf-8").strip() for path in folder.rglob("*.txt")})
         raise MissingDataError(f"no run succeeded: {'; '.join(causes)} (see {folder})")
     [table] = load_tables(finished)
-    return _write_target(targets()[name], table, paths.runs.parent, progress)
-
-
-def show_stored(name: str, request: RunRequest, folder: Path, out: Path, progress: Progress) -> str:
-    """Return a table or figure of the finished runs below a folder; nothing is run."""
-    finished, missing = [], dict[str, list[str]]()
-    for spec in request.specs():
-        if (path := folder / spec.key.path).is_file():
-            finished.append(path)
-        else:
-            missing.setdefault(spec.system.name, []).append(str(spec.seed))
-    if not finished:
-        key = f"{request.datasets[0]}/{request.encoders[0]}"
-        raise MissingDataError(f"{folder} has no run of {name} in {key}")
-    [table] = load_tables(finished)
     text = _write_target(targets()[name], table, out, progress)
+    keys, missing = set(map(RunKey.of, finished)), dict[str, list[str]]()
+    for spec in specs:
+        if spec.key not in keys:
+            missing.setdefault(spec.system.name, []).append(str(spec.seed))
     names = [f"{system} (seed {', '.join(seeds)})" for system, seeds in missing.items()]
     return text + (f"\n\nNot run: {'; '.join(names)}." if names else "")
 
@@ -134,8 +134,9 @@ def _write_target(target: Target, table: LineTable, out: Path, progress: Progres
     written = {"target": target.name, "title": target.title, "paper_on": target.on}
     plain = json.loads(json.dumps([asdict(row) for row in rows]), parse_constant=lambda _: None)
     written_text = json.dumps({**written, "rows": plain}, indent=1, ensure_ascii=False)
-    write_text(out / f"{target.name}.json", written_text)
-    write_text(out / f"{target.name}.md", text)
+    for ending, content in (("json", written_text), ("md", text)):
+        with atomic_file(out / f"{target.name}.{ending}") as handle:
+            handle.write(content + "\n")
     if is_figure:
         averaged = [line.averaged(table.splits[-1]) for line in table.lines]
         try:

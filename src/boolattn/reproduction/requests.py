@@ -12,14 +12,14 @@ from filelock import FileLock
 
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_file
-from boolattn.reproduction.inputs import encoder_fingerprint, fingerprints, open_data
+from boolattn.reproduction.inputs import PlannedRun, encoder_fingerprint
 from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import RunSpec, registry
 from boolattn.training.preset_files import make_preset, read_preset, saved_tables
 from boolattn.training.settings import Preset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.reproduction.runs import RunKey
 
@@ -86,15 +86,11 @@ class RunRequest:
     done: Sequence[Path] = ()  # Folders with more finished runs
     starts: Mapping[str, Path] = field(default_factory=dict)  # Model to continue from, by system
 
-    def start(self, spec: RunSpec) -> Path | None:
-        """Return the model that a run continues from; ``{seed}`` in its name is the run's seed."""
-        folder = self.starts.get(spec.system.name)
-        return folder and Path(str(folder).replace("{seed}", str(spec.seed)))
-
-    def data_key(self, spec: RunSpec, preset: Preset) -> tuple[str, str, Path | None, Any]:
-        """Return what the data set of a run is opened by."""
-        data, folder = preset.data, self.data.get(spec.dataset.name)
-        return data.name, data.size, folder, tuple(data.train.split("+"))
+    def planned(self, spec: RunSpec) -> PlannedRun:
+        """Return a run with its settings; ``{seed}`` in the name of its start is its seed."""
+        start = self.starts.get(spec.system.name)
+        start = start and Path(str(start).replace("{seed}", str(spec.seed)))
+        return PlannedRun(spec, resolve(spec, self), self.data.get(spec.dataset.name), start)
 
     def check_names(self) -> None:
         """Refuse options that name no system, encoder or data set of the request."""
@@ -154,20 +150,19 @@ def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:
     return ["data.validation="]
 
 
-def find_finished(spec: RunSpec, preset: Preset, request: RunRequest, folder: Path) -> Path | None:
+def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
     """Find the file of a finished run; refuse one of other settings, encoder weights or data.
 
     Files of older versions have no fingerprints of these.
     """
-    for path in (home / spec.key.path for home in (folder, *request.done)):
+    for path in (home / run.spec.key.path for home in folders):
         if not path.is_file():
             continue
         details = Run.load(path).details
         settings = saved_tables(details.get("settings") or {})
-        other = "" if spec.system.kind == "bm25" else _difference(settings, preset, spec)
+        other = "" if run.spec.system.kind == "bm25" else _difference(settings, run)
         if not other and (before := details.get("inputs")) is not None:
-            dataset = open_data(*request.data_key(spec, preset))
-            now = fingerprints(spec, preset, dataset, request.start(spec))
+            now = run.fingerprints()
             changed = [name for name in now | before if now.get(name) != before.get(name)]
             other = f"other {_INPUTS[changed[0]]}" if changed else ""
         if other:
@@ -178,9 +173,9 @@ def find_finished(spec: RunSpec, preset: Preset, request: RunRequest, folder: Pa
     return None
 
 
-def _difference(saved: Mapping[str, Mapping[str, object]], preset: Preset, spec: RunSpec) -> str:
+def _difference(saved: Mapping[str, Mapping[str, object]], run: PlannedRun) -> str:
     """Name a setting that differs and matters to the system; empty where none does."""
-    used = {"pretrain": spec.system.pretrain}
+    preset, used = run.preset, {"pretrain": run.spec.system.pretrain}
     used["plugin"] = preset.model.use_plugin
     # A setting that the file does not have is newer than the run, and was at its default.
     default = Preset(name="").to_dict()
