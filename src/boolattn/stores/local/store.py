@@ -24,7 +24,7 @@ from boolattn.stores.local.words import write_words
 from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.stores.base import Array
     from boolattn.stores.batches import Batch
@@ -185,8 +185,6 @@ class LocalDraft(Draft):
         self._folder, self.base, self._rows = folder, base, rows
         self.segments: list[SegmentEntry] = []
         self.ids: list[str] = []
-        #: Encodes queries to measure the recall of an approximate index with.
-        self.sample: Callable[[Sequence[str]], Array] | None = None
 
     def known(self, ids: Sequence[str]) -> set[str]:
         return set() if self._rows is None else set(self._rows.find(ids))
