@@ -164,11 +164,11 @@ class LocalStore(Store):
         self._open(manifest)
 
     def info(self) -> dict[str, Any]:
-        manifest = self.manifest
+        manifest, rows = self.manifest, self._snapshot
         return {
             "documents": manifest.n_documents,
             "deleted": manifest.n_deleted,
-            "passages": self._snapshot.rows.n_live,
+            "passages": int(np.diff(rows.first_rows)[rows.live].sum()),
             **super().info(),
             "recall": manifest.index.get("recall"),
             "megabytes": round(sum(file.size for file in manifest.files.values()) / 1e6, 3),
@@ -232,7 +232,7 @@ class LocalDraft(Draft):
         documents = [rows.document(number) for number in chosen.tolist()]
         texts = [d.title or " ".join(d.text[:200].split()[:6]) for d in documents]
         if self.sample is None:
-            return rows.vectors(rows.first_rows[chosen])
+            return rows.row_vectors(rows.first_rows[chosen])
         return self.sample(texts)
 
     def _with_words(self, manifest: Manifest, rows: storage.Rows, first: int) -> Manifest:

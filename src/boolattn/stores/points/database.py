@@ -285,6 +285,7 @@ def one_line(label: str, errors: tuple[type[BaseException], ...]) -> Iterator[No
         yield
     except errors as error:
         text = getattr(error, "message", None) or getattr(error, "details", error.__str__)()
+        text = getattr(getattr(error, "diag", None), "message_primary", None) or text  # of Postgres
         line = " ".join(str(text).split())[:300] or type(error).__name__
         raise ServerError(f"{label}: {line}") from error
 
