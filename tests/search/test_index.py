@@ -73,7 +73,7 @@ def test_progress_counts_documents_and_not_passages(folder, retriever):
     counts, text = [], "A moth found in Borneo. " * 40
     Searcher.build(folder, [text, "ants", text], retriever, progress=counts.append, passages=16)
     with Searcher.open(folder, retriever).store.reading() as reader:
-        assert len(reader.rows) > 10
+        assert reader.n_rows > 10
     assert sum(counts) == 3
 
 
@@ -105,7 +105,7 @@ def test_two_towers_are_indexed_by_the_document_encoder(
         passages=0,
     )
     with built.store.reading() as reader:
-        found = reader.rows.vectors(np.arange(N))
+        found = reader.row_vectors(np.arange(N))
     np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
     assert sum(counts) == N
     assert len(counts) > 1 if batch_size else max(counts) > 2

@@ -41,15 +41,15 @@ def searcher(request, folder, retriever):
     )
 
 
-def rows_of(searcher):
+def reader_of(searcher):
     with searcher.store.reading() as reader:
-        return reader.rows
+        return reader
 
 
 def test_a_document_is_one_result_and_shows_its_best_passage(searcher):
     corpus = {d.id for d in word_model.corpus()} | {"long"}
     assert len(searcher) == len(corpus)
-    assert rows_of(searcher).n_live == len(corpus) + 2
+    assert searcher.store.info()["passages"] == len(corpus) + 2
     for query, part in (("red", 0), ("old Borneo", 1), ("large", 2), ("red NOT Peru", 0)):
         for hybrid in (False, True):
             result = searcher.search(query, k=100, hybrid=hybrid, strict_not=False)
@@ -67,7 +67,7 @@ def test_a_document_is_one_result_and_shows_its_best_passage(searcher):
 
 
 def test_an_operand_matches_a_document_as_its_best_passage_does(searcher, retriever):
-    number = rows_of(searcher).find(["long"])["long"]
+    number = reader_of(searcher).find(["long"])["long"]
     # All passages are encoded with the title before them.
     texts = [f"hawk. {part}" for part in PARTS]
     vectors = retriever.encode_documents(texts)
@@ -89,14 +89,14 @@ def test_all_passages_are_filtered_replaced_and_deleted(searcher, folder, retrie
     assert found.hits[0].id == "long"
     assert found.total == len(found.hits) == 6
     assert searcher.search("red", k=100, filters={"place": "Peru"}).total == 4
-    n_rows = rows_of(searcher).n_live
+    n_rows = searcher.store.info()["passages"]
     searcher.add([Document(id="long", text="red moths")], replace_old=True)
-    assert rows_of(searcher).n_live == n_rows - 2
+    assert searcher.store.info()["passages"] == n_rows - 2
     again = Searcher.open(folder, retriever)
     assert again.search("large birds", k=1).hits[0].id != "long"
     # The setting of the index holds for what is added.
     again.add([Document(id="more", text=LONG.text)])
-    rows = rows_of(again)
+    rows = reader_of(again)
     assert len(rows.spans(rows.find(["more"])["more"])) == 3
     again.delete(["more", "long"])
     ids = [hit.id for hit in again.search("red moths", k=100).hits]

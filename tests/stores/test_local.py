@@ -108,7 +108,7 @@ def test_nearest_is_what_exhaustive_search_finds(reader, scan, retriever):
 def test_similarities_of_given_documents(reader, scan, retriever):
     queries = retriever.encode_documents(texts(3, seed=2))
     keys = np.array([7, N - 1, 0, 150])
-    right = queries @ scan.rows.vectors(keys).T
+    right = queries @ scan.row_vectors(keys).T
     np.testing.assert_allclose(reader.similarities(queries, keys), right, atol=1e-6)
     # Those that a search reports are the same.
     [nearest] = reader.nearest(queries[:1], 5, Filter())

@@ -216,7 +216,7 @@ def test_what_else_can_be_wrong(address):
     wrong = {**state["settings"], "dimension": DIMENSION + 1}
     for change, message in (
         ({"settings": wrong}, "other vectors than its settings say"),
-        ({"format": 9}, "has format 9, this version reads 1: build it again"),
+        ({"format": 9}, "has format 9, this version reads 2: build it again"),
     ):
         database.write_state({**state, **change})
         with pytest.raises(IndexMismatchError, match=message):

@@ -394,7 +394,7 @@ def test_what_cannot_be_searched_is_one_line(address, server):
         store.known_vectors(["x"])
     name, table = address.partition("table=")[2], tables_of(server, address)
     execute(server, f"UPDATE {table}_state SET body = '{{\"format\": 99}}'")
-    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 1: build it"):
+    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 2: build it"):
         PostgresStore.open(address)
     execute(server, f"DROP TABLE {table}, {table}_state")
     with pytest.raises(ServerError, match=r'^postgres.*: relation ".*" does not exist$'):
@@ -497,7 +497,7 @@ def test_a_foreign_table_has_words_of_its_own(server, store):
 TAMPERED = (
     "UPDATE {t}_state SET body = '{{}}'",
     "UPDATE {t}_state SET body = '[1]'",
-    "UPDATE {t}_state SET body = '{{\"format\": 1}}'",
+    "UPDATE {t}_state SET body = '{{\"format\": 2}}'",
     "UPDATE {t}_state SET body = jsonb_set(body::jsonb, '{{settings,dimension}}', '7')",
     "UPDATE {t}_state SET body = jsonb_set(body::jsonb, '{{settings,similarity}}', '\"x\"')",
     "UPDATE {t}_state SET body = jsonb_set(body::jsonb, '{{fields}}', '[3]')",

@@ -108,7 +108,7 @@ def test_vectors_of_other_lengths_keep_theirs(precision, tmp_path):
     with LocalStore.create(str(tmp_path / "index"), settings) as draft:
         draft.write(batch(range(4)), vectors)
     with LocalStore.open(str(tmp_path / "index")).reading() as reader:
-        restored = reader.rows.vectors(np.arange(4))
+        restored = reader.row_vectors(np.arange(4))
     np.testing.assert_allclose(restored, vectors, rtol=0.02, atol=0.005 * lengths.max())
     np.testing.assert_allclose(np.linalg.norm(restored, axis=1), lengths, rtol=0.02, atol=1e-7)
 

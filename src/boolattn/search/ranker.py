@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tantivy
 
 from boolattn.encoders import models
 from boolattn.errors import ConfigError, DataError, MissingDataError
@@ -19,7 +20,6 @@ from boolattn.jsonl import ENDINGS
 from boolattn.query.parser import SHIPPED
 from boolattn.search.searcher import Searcher
 from boolattn.settings import checked
-from boolattn.stores.analysis import tantivy_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -178,7 +178,6 @@ class Bm25Ranker:
 
     @checked
     def __init__(self, documents: Sequence[str]) -> None:
-        tantivy = tantivy_module()
         schema = tantivy.SchemaBuilder()
         schema.add_unsigned_field(_ROW, fast=True)
         schema.add_text_field(_BODY, tokenizer_name="en_stem", index_option="freq")

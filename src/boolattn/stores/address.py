@@ -47,11 +47,8 @@ def create_store(
 ) -> AbstractContextManager[Draft]:
     """Build a store, which appears at its address when the context ends without an error.
 
-    Args:
-        address: Where to.
-        settings: Of the store.
-        replace: Whether to replace a store that is there, when the new one is complete.
-        resume: Whether to go on with a build that was stopped.
+    A store that is there is kept until then, and only replaced if that is asked for. A build that
+    was stopped is resumed, or begun again.
     """
     draft: AbstractContextManager[Draft] = _store_class(str(address)).create(
         str(address), settings, replace=replace, resume=resume

@@ -7,7 +7,8 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from boolattn.errors import MissingDataError
+import tantivy
+
 from boolattn.query.lexicon import find_cues
 from boolattn.query.tree import Operator
 
@@ -58,21 +59,9 @@ _COMPOUND = re.compile(
 _FREE_OF = re.compile(r"\bfree (?:of|from)\b", re.IGNORECASE)
 
 
-def tantivy_module() -> Any:  # noqa: ANN401 - a module
-    """Import tantivy."""
-    try:
-        import tantivy
-    except ImportError as error:
-        raise MissingDataError(
-            "lexical search and BM25 need tantivy; pip install tantivy"
-        ) from error
-    return tantivy
-
-
 @cache
 def analyzer() -> Analyzer:
     """Return the analyzer: words in lower case, folded, without stop words, stemmed."""
-    tantivy = tantivy_module()
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
     steps = tantivy.Filter
     for step in (steps.remove_long(100), steps.lowercase(), steps.ascii_fold()):

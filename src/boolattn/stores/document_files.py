@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 STDIN = Path("-")
 _IDS, _TITLES, _METADATA = ("id", "_id"), ("title", "name"), "metadata."
 _TEXTS = ("text", "contents", "content", "body", "description", "abstract")
+_BETWEEN = re.compile(r"[, \t\r\n]*")
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
 
 
@@ -60,10 +61,10 @@ def read_documents(  # noqa: PLR0913 - what a file may need
     max_line: int = MAX_LINE,
     follow_links: bool = False,
 ) -> Iterator[Document]:
-    """Read documents as a stream; files of lines may be compressed (.gz, .xz, .zst).
+    """Read documents as a stream from a file, perhaps compressed, a folder, or stdin (``-``).
 
     Args:
-        path: A file, a folder, or ``-`` for stdin.
+        path: Of the file or folder.
         fields: What is where in a row.
         on_bad: Called with the message for each row that cannot be read, which is then left out;
             without it, the first such row is an error.
@@ -82,9 +83,8 @@ def read_documents(  # noqa: PLR0913 - what a file may need
         try:
             if isinstance(row, DataError):
                 raise row
-            document = _Row(row, where, fields, is_typed).document(
-                str(position) if makes_ids else "", seen
-            )
+            number = str(position) if makes_ids else ""
+            document = _Row(row, where).document(fields, number, seen, is_typed=is_typed)
         except DataError as error:
             tell = (on_empty if isinstance(error, EmptyDocumentError) else None) or on_bad
             if tell is None:
@@ -114,10 +114,8 @@ def _rows(path: Path, max_line: int, *, follow_links: bool) -> tuple[Rows, bool]
     for ending in ENDINGS[1:]:
         name = name.removesuffix(ending)
     kind = name.rpartition(".")[2]
-    if kind == "parquet":
-        return _parquet(path), False
-    if kind == "xlsx":
-        return iter(read_sheets(path)), False
+    if kind in ("parquet", "xlsx"):
+        return (_parquet if kind == "parquet" else read_sheets)(path), False
     if path.suffix.lower() in READERS:
         return _folder(path.parent, [path]), False
     if path != STDIN and kind not in ("jsonl", "ndjson", "json", "csv", "tsv"):
@@ -155,12 +153,11 @@ def _json(path: Path, lines: Lines, max_size: int) -> Rows:
         if size > max_size + 1:
             raise too_long(f"{path}: an array", max_size)
     text = "\n".join(texts)
-    decoder, position, last, number = json.JSONDecoder(), 0, 0, 1
+    decoder, last, number = json.JSONDecoder(), 0, 1
     is_array = text.lstrip().startswith("[")
     position = text.find("[") + 1 if is_array else 0
     while True:
-        while text[position : position + 1] and text[position] in ", \t\r\n":
-            position += 1
+        position = _BETWEEN.match(text, position).end()  # type: ignore[union-attr]
         number, last = number + text.count("\n", last, position), position
         if text[position : position + 1] in ("]", ""):
             break
@@ -249,18 +246,18 @@ def _folder(folder: Path, files: list[Path]) -> Rows:
 class _Row:
     """A row, taken apart."""
 
-    def __init__(self, row: Mapping[str, Any], where: str, fields: Fields, is_typed: bool) -> None:
-        self._where, self._fields, self._is_typed = where, fields, is_typed
+    def __init__(self, row: Mapping[str, Any], where: str) -> None:
+        self._where, self._names = where, list(row)
         try:
             values = flatten(row)
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
         self._values = {name.removeprefix(_METADATA): value for name, value in values.items()}
-        self._names = list(row)
 
-    def document(self, number: str, seen: Mapping[str, int | str]) -> Document:
+    def document(
+        self, fields: Fields, number: str, seen: Mapping[str, int | str], *, is_typed: bool
+    ) -> Document:
         """Make a document; ``number`` is the id of last resort, if it is not empty."""
-        fields = self._fields
         # A wrong name is told at the first row; later ones may have no title.
         is_needed = bool(fields.title) and not seen
         title = self._take((fields.title,) if fields.title else _TITLES, is_needed=is_needed)
@@ -283,10 +280,8 @@ class _Row:
                 f"{self._where}: the id {name!r} comes twice, first at {seen[name]}; every "
                 "document needs its own"
             )
-        metadata = self._values
-        if self._is_typed:
-            metadata = flatten({k: _typed(str(v)) for k, v in metadata.items()})
-        return Document(id=name, text=text, title=title, metadata=metadata)
+        typed = {k: _typed(str(v)) for k, v in self._values.items()} if is_typed else self._values
+        return Document(id=name, text=text, title=title, metadata=flatten(typed))
 
     def _take(self, names: tuple[str, ...], *, is_needed: bool = True) -> str:
         """Remove and return the first of some fields that the row has."""
@@ -308,14 +303,12 @@ class _Row:
     def _error(self, name: str, problem: str) -> DataError:
         text = f"{self._where}: the field {name!r} {problem}"
         if problem == "is missing":
-            option = {
-                _TEXTS[0]: "; name one with --text-field",
-                _IDS[0]: "; name one with --id-field",
-            }
-            near = get_close_matches(name.lower(), [name.lower() for name in self._names], 1)
-            meant = [other for other in self._names if other.lower() in near]
-            text += f"; there are {', '.join(self._names)}{option.get(name, '')}"
-            text += f"; did you mean {meant[0]!r}?" if meant else ""
+            option = {_TEXTS[0]: "--text-field", _IDS[0]: "--id-field"}.get(name)
+            lowered = {other.lower(): other for other in self._names}
+            near = get_close_matches(name.lower(), lowered, 1)
+            text += f"; there are {', '.join(self._names)}"
+            text += f"; name one with {option}" if option else ""
+            text += f"; did you mean {lowered[near[0]]!r}?" if near else ""
         return DataError(text)
 
 

@@ -50,13 +50,9 @@ class Writer:
         size: int | None = None,
         replace_old: bool = False,
     ) -> None:
-        """Write documents, but for batches that an earlier build wrote.
+        """Write documents in batches of a size, but for batches that an earlier build wrote.
 
-        Args:
-            draft: Where to.
-            documents: Each with its own id.
-            size: Documents of a batch; left out, what the store prefers.
-            replace_old: Whether an id that the store has already is no error.
+        An id that the store has already is an error, unless old documents are replaced.
         """
         waiting: deque[Batch] = deque()
         is_last: deque[bool] = deque()  # of each passage to encode: whether a document ends there

@@ -160,7 +160,7 @@ class Rows:
     """All segments as one sequence of documents, and one of rows: the passages of all documents.
 
     Filters, deletion and rankings are about documents, by their numbers; vectors are of rows.
-    ``live`` tells which documents are not deleted.
+    ``live`` tells which documents are not deleted; the numbers count deleted ones too.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -176,6 +176,8 @@ class Rows:
         ]
         #: Of each document, and the number of rows.
         self.first_rows: Keys = np.concatenate([*first_rows, self.starts[-1:]])
+        self.n_rows, self.n_documents = int(self.starts[-1]), len(self.first_rows) - 1
+        self.has_passages = self.n_rows > self.n_documents
         self.live = np.ones(self.n_documents, bool)
         if manifest.deleted:
             try:
@@ -185,25 +187,6 @@ class Rows:
         self._dimension = manifest.settings.dimension
         self._columns: dict[str, NDArray[Any]] = {}
         self._texts: dict[str, dict[int, str]] = {}
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return int(self.starts[-1])
-
-    @property
-    def n_documents(self) -> int:
-        """Number of documents, with the deleted ones."""
-        return len(self.first_rows) - 1
-
-    @property
-    def n_live(self) -> int:
-        """Number of rows of documents that are not deleted."""
-        return int(np.diff(self.first_rows)[self.live].sum())
-
-    @property
-    def has_passages(self) -> bool:
-        """Whether any document has more than one row."""
-        return len(self) > self.n_documents
 
     def of_documents(self, numbers: Keys) -> tuple[Keys, Keys]:
         """Return the rows of some documents, and at which place those of each begin."""
@@ -217,7 +200,7 @@ class Rows:
         first, last = self.segments[index].columns["first_row"][local : local + 2].tolist()
         return [(a, b) for a, b in self.segments[index].columns["span"][first:last].tolist()]
 
-    def vectors(self, rows: Keys) -> Array:
+    def row_vectors(self, rows: Keys) -> Array:
         """Return the vectors of some rows. Shape ``(rows, dim)``."""
         vectors = np.empty((len(rows), self._dimension), np.float32)
         numbers = np.searchsorted(self.starts, rows, side="right") - 1

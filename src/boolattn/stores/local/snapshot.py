@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 _MAX_MASKS = 64
 
 
-class Snapshot(Reader):
+class Snapshot(Rows, Reader):
     """One state of a local store; the key of a document is its number."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.label, self.manifest, self.settings = str(folder), manifest, manifest.settings
         self.stamps = read_stamps(folder, manifest)
-        self.rows = Rows(folder, manifest)
-        self.index = open_vectors(folder, manifest, self.rows)
+        super().__init__(folder, manifest)
+        self.index = open_vectors(folder, manifest, self)
         self.scans = self.index.is_exact
         words, is_small = manifest.words, manifest.is_small
         self._words = Words(folder / words, is_copied=is_small) if words else None
@@ -49,42 +49,42 @@ class Snapshot(Reader):
 
     def count(self, where: Filter) -> int:
         mask = self.mask(where)
-        return self.rows.n_documents if mask is None else int(mask.sum())
+        return self.n_documents if mask is None else int(mask.sum())
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
-        mask, n_rows, limit = self.mask(where), n, len(self.rows)
-        if mask is not None and self.rows.has_passages:
-            mask = np.repeat(mask, np.diff(self.rows.first_rows))
+        mask, n_rows, limit = self.mask(where), n, self.n_rows
+        if mask is not None and self.has_passages:
+            mask = np.repeat(mask, np.diff(self.first_rows))
         while True:
             ranked = []
             for rows, scores in zip(*self.index.search(vectors, n_rows, mask), strict=True):
                 rows, scores = rows[rows >= 0], scores[rows >= 0]
-                if self.rows.has_passages:
-                    rows = np.searchsorted(self.rows.first_rows, rows, side="right") - 1
+                if self.has_passages:
+                    rows = np.searchsorted(self.first_rows, rows, side="right") - 1
                     order = np.argsort(rows, kind="stable")
                     first = np.sort(order[np.diff(rows[order], prepend=-1) > 0])[:n]
                     rows, scores = rows[first], scores[first]
                 ranked.append(Ranked(rows, scores))
-            is_enough = not self.rows.has_passages or n_rows >= limit
+            is_enough = not self.has_passages or n_rows >= limit
             if is_enough or all(len(answer.rows) == n for answer in ranked):
                 return ranked
             n_rows = min(4 * n_rows, limit)
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)
-        rows, firsts = self.rows.of_documents(keys)
-        return self._best_of(similarities(vectors, self.rows.vectors(rows)), firsts)
+        rows, firsts = self.of_documents(keys)
+        return self._best_of(similarities(vectors, self.row_vectors(rows)), firsts)
 
     def _best_of(self, products: Array, firsts: Keys) -> Array:
         """Return the highest products of documents whose rows begin at some places."""
-        if not self.rows.has_passages or not len(firsts):
+        if not self.has_passages or not len(firsts):
             return products
         return np.asarray(np.maximum.reduceat(products, firsts, axis=1), np.float32)
 
     def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
         self.check_length(vectors)
-        scores = self._best_of(ExactVectors(self.rows).scores(vectors), self.rows.first_rows[:-1])
+        scores = self._best_of(ExactVectors(self).scores(vectors), self.first_rows[:-1])
         if (mask := self.mask(where)) is None:
             return np.arange(scores.shape[1]), scores
         keys = np.flatnonzero(mask)
@@ -112,38 +112,35 @@ class Snapshot(Reader):
         mask: Mask = self._passes(condition)[keys]
         return mask
 
-    def find(self, ids: Sequence[str]) -> dict[str, int]:
-        return self.rows.find(ids)
-
     def passages(self, keys: Keys) -> dict[int, Passages]:
-        rows, firsts = self.rows.of_documents(keys)
-        vectors = np.split(self.rows.vectors(rows), firsts[1:])
+        rows, firsts = self.of_documents(keys)
+        vectors = np.split(self.row_vectors(rows), firsts[1:])
         pairs = zip(keys.tolist(), vectors, strict=False)  # of no keys there is an empty array
-        return {key: Passages(self.rows.spans(key), array) for key, array in pairs}
+        return {key: Passages(self.spans(key), array) for key, array in pairs}
 
     def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        if not self.rows.has_passages:
+        if not self.has_passages:
             return [None] * len(keys)
         return super().best_passages(vector, keys)
 
     def documents(self, keys: Keys) -> list[Document | None]:
-        return [self.rows.document(key) for key in keys.tolist()]
+        return [self.document(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
         if not self._fields:
-            for name in self.rows.names():
+            for name in self.names():
                 ranges = [[f"{column}:{name}" for column in pair] for pair in NUMBERS]
-                self._fields[name] = Field(*(self.rows.extremes(*pair) for pair in ranges))
+                self._fields[name] = Field(*(self.extremes(*pair) for pair in ranges))
         return self._fields
 
     def sample(self, n: int) -> list[Document]:
-        keys = np.flatnonzero(self.rows.live)
+        keys = np.flatnonzero(self.live)
         chosen = np.unique(np.linspace(0, max(len(keys), 1) - 1, n).astype(int))
-        return [self.rows.document(key) for key in keys[chosen[: len(keys)]].tolist()]
+        return [self.document(key) for key in keys[chosen[: len(keys)]].tolist()]
 
     def value_counts(self, name: str, n: int) -> ValueCounts:
-        hashes, numbers = self.rows.hashes(name)
-        is_live = (hashes != 0) & self.rows.live[numbers]
+        hashes, numbers = self.hashes(name)
+        is_live = (hashes != 0) & self.live[numbers]
         hashes, numbers = hashes[is_live], numbers[is_live]
         order = np.lexsort((numbers, hashes))
         hashes, numbers = hashes[order], numbers[order]
@@ -153,7 +150,7 @@ class Snapshot(Reader):
         _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
         frequent = []
         for index in np.argsort(-counts, kind="stable")[:n].tolist():
-            metadata = self.rows.document(int(numbers[first[index]])).metadata
+            metadata = self.document(int(numbers[first[index]])).metadata
             wanted = hashes[first[index]]
             value = next(v for v in items(metadata[name]) if filter_hash(v) == wanted)
             frequent.append((value, int(counts[index])))
@@ -168,7 +165,7 @@ class Snapshot(Reader):
         return self._masks[where]
 
     def _new_mask(self, where: Filter) -> Mask | None:
-        mask = self.rows.live.copy()
+        mask = self.live.copy()
         for condition in where.conditions:
             mask &= self._passes(condition)
         if where.alternatives:
@@ -185,19 +182,19 @@ class Snapshot(Reader):
     def _passes(self, condition: Condition) -> Mask:
         """Return which documents meet a condition, deleted ones too."""
         if condition.kind in RANGES:
-            column = self.rows.column(condition.number)
+            column = self.column(condition.number)
             mask = np.asarray(RANGES[condition.kind](column, condition.values[0]), bool)
         elif condition.kind == "exists":
-            has_value = self.rows.column(f"hash:{condition.name}") != 0
+            has_value = self.column(f"hash:{condition.name}") != 0
             mask = np.asarray(has_value == condition.values[0], bool)
         else:
             wanted = condition.hashes
             if condition.kind == "contains":
                 text = str(condition.values[0]).casefold()
-                texts = self.rows.texts(condition.name).items()
+                texts = self.texts(condition.name).items()
                 wanted = tuple(number for number, value in texts if text in value.casefold())
-            hashes, numbers = self.rows.hashes(condition.name)
-            mask = np.zeros(self.rows.n_documents, bool)
+            hashes, numbers = self.hashes(condition.name)
+            mask = np.zeros(self.n_documents, bool)
             mask[numbers[np.isin(hashes, np.array(wanted, np.uint64))]] = True
             mask = ~mask if condition.kind == "not" else mask
         return ~mask if condition.is_negated else mask

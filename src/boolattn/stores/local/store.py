@@ -24,7 +24,7 @@ from boolattn.stores.local.words import write_words
 from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.stores.base import Array
     from boolattn.stores.batches import Batch
@@ -164,11 +164,11 @@ class LocalStore(Store):
         self._open(manifest)
 
     def info(self) -> dict[str, Any]:
-        manifest = self.manifest
+        manifest, rows = self.manifest, self._snapshot
         return {
             "documents": manifest.n_documents,
             "deleted": manifest.n_deleted,
-            "passages": self._snapshot.rows.n_live,
+            "passages": int(np.diff(rows.first_rows)[rows.live].sum()),
             **super().info(),
             "recall": manifest.index.get("recall"),
             "megabytes": round(sum(file.size for file in manifest.files.values()) / 1e6, 3),
@@ -185,8 +185,6 @@ class LocalDraft(Draft):
         self._folder, self.base, self._rows = folder, base, rows
         self.segments: list[SegmentEntry] = []
         self.ids: list[str] = []
-        #: Encodes queries to measure the recall of an approximate index with.
-        self.sample: Callable[[Sequence[str]], Array] | None = None
 
     def known(self, ids: Sequence[str]) -> set[str]:
         return set() if self._rows is None else set(self._rows.find(ids))
@@ -234,7 +232,7 @@ class LocalDraft(Draft):
         documents = [rows.document(number) for number in chosen.tolist()]
         texts = [d.title or " ".join(d.text[:200].split()[:6]) for d in documents]
         if self.sample is None:
-            return rows.vectors(rows.first_rows[chosen])
+            return rows.row_vectors(rows.first_rows[chosen])
         return self.sample(texts)
 
     def _with_words(self, manifest: Manifest, rows: storage.Rows, first: int) -> Manifest:

@@ -52,7 +52,7 @@ class ExactVectors:
 
     def search(self, queries: Array, n: int, mask: Mask | None) -> Ranked:
         """Return the ``n`` nearest allowed rows of each query, best first; -1 pads."""
-        answers, size = [], max(1, _MAX_SCORES // max(1, len(self._rows)))
+        answers, size = [], max(1, _MAX_SCORES // max(1, self._rows.n_rows))
         for start in range(0, len(queries), size):
             scores = self.scores(queries[start : start + size])
             if mask is not None:
@@ -62,7 +62,7 @@ class ExactVectors:
 
     def scores(self, queries: Array) -> Array:
         """Return the similarity of every row. Shape ``(queries, rows)``."""
-        scores = np.empty((len(queries), len(self._rows)), np.float32)
+        scores = np.empty((len(queries), self._rows.n_rows), np.float32)
 
         def compare(job: tuple[Segment, slice, Array]) -> None:
             segment, rows, out = job
@@ -116,13 +116,13 @@ class Hnsw:
 
     def search(self, queries: Array, n: int, mask: Mask | None) -> Ranked:
         """Return the ``n`` nearest allowed rows of each query; some may be missed; -1 pads."""
-        faiss, n = faiss_module(), min(n, len(self._rows))
+        faiss, n = faiss_module(), min(n, self._rows.n_rows)
         selector, effort = None, self.effort_for(n)
         if mask is not None:
             n_allowed = int(mask.sum())
             if n_allowed <= max(n, _FEW):
                 allowed = np.flatnonzero(mask)
-                nearest = best(similarities(queries, self._rows.vectors(allowed)), n)
+                nearest = best(similarities(queries, self._rows.row_vectors(allowed)), n)
                 return Ranked(allowed[nearest.rows], nearest.scores)
             # Where half the rows are selected, twice as many must be visited.
             effort *= len(mask) / n_allowed
@@ -140,7 +140,7 @@ class Hnsw:
         effort = float(_FIRST_EFFORT)
         recalls: dict[str, float] = {}  # keys in JSON are text
         for depth, target in TARGETS.items():
-            n = min(depth, len(self._rows))
+            n = min(depth, self._rows.n_rows)
             exact = ExactVectors(self._rows).search(queries, n, None)
             while True:
                 self._efforts[depth] = effort
@@ -193,8 +193,8 @@ def open_vectors(folder: Path, manifest: Manifest, rows: Rows) -> ExactVectors |
         opened.effort_for(1)  # there is one
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         raise IndexFolderError(f"cannot open {path}; build the index again") from error
-    if not isinstance(index, faiss.IndexHNSWFlat) or index.ntotal != len(rows):
-        raise IndexFolderError(f"{path} is no IndexHNSWFlat of {len(rows)} vectors")
+    if not isinstance(index, faiss.IndexHNSWFlat) or index.ntotal != rows.n_rows:
+        raise IndexFolderError(f"{path} is no IndexHNSWFlat of {rows.n_rows} vectors")
     return opened
 
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tantivy
+from tantivy import Occur, Query
 
 from boolattn.errors import IndexFolderError
 from boolattn.files import scratch_folder
@@ -19,7 +21,6 @@ from boolattn.stores.analysis import (
     DELTA,
     analyzer,
     spaced,
-    tantivy_module,
     terms_of,
 )
 from boolattn.stores.base import Claim
@@ -53,7 +54,6 @@ def write_words(
 
     The files of a base, an index to add to, are shared: tantivy never changes a file.
     """
-    tantivy = tantivy_module()
     target.mkdir()
     for path in _index_files(base) if base is not None else ():
         try:
@@ -78,7 +78,7 @@ def write_words(
 
 
 def _schema() -> TantivySchema:
-    schema = tantivy_module().SchemaBuilder()
+    schema = tantivy.SchemaBuilder()
     schema.add_unsigned_field(_ROW, fast=True, indexed=True)
     schema.add_text_field(_BODY, tokenizer_name=ANALYZER, index_option="freq")
     for name in (_DENIED, _KINDS):
@@ -89,7 +89,6 @@ def _schema() -> TantivySchema:
 def _add(
     index: TantivyIndex, documents: Iterable[tuple[int, Document]], kinds: Kinds | None
 ) -> None:
-    tantivy = tantivy_module()
     # One thread, so that documents are in the order of their rows.
     writer = index.writer(heap_size=_HEAP, num_threads=1)
     for row, document in documents:
@@ -110,7 +109,6 @@ class Words:
     """An index of words opened for reading."""
 
     def __init__(self, folder: Path, *, is_copied: bool = False) -> None:
-        tantivy = tantivy_module()
         # tantivy writes a lock beside what it opens, and the index may be read-only. The lock may
         # appear while the links are removed, which is no failure.
         with _blaming(folder), scratch_folder(is_brief=not is_copied) as links:
@@ -123,7 +121,7 @@ class Words:
             index.config_reader("manual")
             self._searcher = index.searcher()
         self._schema = index.schema
-        self._tantivy, self._folder = tantivy, folder
+        self._folder = folder
 
     def search(self, terms: Iterable[str], n: int, allowed: Mask | None = None) -> Ranked:
         """Return the ``n`` documents of highest BM25+ score, of those that have one of the terms.
@@ -132,20 +130,19 @@ class Words:
         that the document has. The terms are those of :func:`terms_of`. Only allowed documents, if
         that is given.
         """
-        make, any_of = self._tantivy.Query, self._tantivy.Occur.Should
         total = self._searcher.num_docs
         clauses = []
         for term in terms:
             query, n_with = self._term(term), self.frequency(term)
             rarity = math.log1p((total - n_with + 0.5) / (n_with + 0.5))
             if not is_tag(term):
-                clauses.append((any_of, query))
-            clauses.append((any_of, make.const_score_query(query, DELTA * rarity)))
+                clauses.append((Occur.Should, query))
+            clauses.append((Occur.Should, Query.const_score_query(query, DELTA * rarity)))
         limit = min(n, total)
-        if not clauses or not total:
+        if not clauses:
             return Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
         while True:
-            rows, scores = self._search(make.boolean_query(clauses), limit)
+            rows, scores = self._search(Query.boolean_query(clauses), limit)
             n_hits = len(rows)
             if allowed is not None:
                 rows, scores = rows[allowed[rows]], scores[allowed[rows]]
@@ -160,49 +157,38 @@ class Words:
     def similar(self, word: str, n_errors: int) -> Keys:
         """Return some documents with a word of at most so many other letters."""
         terms = {*terms_of(word), word, re.sub("y$", "i", word)}  # the stemmer writes "spici"
-        make, any_of = self._tantivy.Query, self._tantivy.Occur.Should
-        queries = [make.fuzzy_term_query(self._schema, _BODY, t, n_errors) for t in terms]
-        limit = min(_SIMILAR, self._searcher.num_docs)
-        if not limit:
-            return np.zeros(0, np.int64)
-        return self._search(make.boolean_query([(any_of, query) for query in queries]), limit).rows
+        queries = [Query.fuzzy_term_query(self._schema, _BODY, t, n_errors) for t in terms]
+        return self._search(_any_of(queries), _SIMILAR).rows
 
     def claims(self, terms: Sequence[str], rows: Keys) -> Claims:
         """Return what documents say of some terms, as values of ``Claim``."""
         claims = np.zeros(len(rows), np.int8)
-        if not len(rows) or not terms:
-            return claims
-        occur = self._tantivy.Occur
-        has_all = self._among(rows, [(occur.Must, self._term(term)) for term in terms])
-        claims[np.isin(rows, has_all)] = Claim.ASSERTED
-        if len(has_all):
-            denied = [(occur.Should, self._term(term, _DENIED)) for term in terms]
-            claims[np.isin(rows, self._among(has_all, denied))] = Claim.DENIED
+        if terms and len(rows):
+            these = Query.term_set_query(self._schema, _ROW, rows.tolist())
+            has_all = [(Occur.Must, query) for query in (these, *map(self._term, terms))]
+            denied = [*has_all, (Occur.Must, self._denying(terms))]
+            for value, clauses in ((Claim.ASSERTED, has_all), (Claim.DENIED, denied)):
+                query = Query.boolean_query(clauses)
+                claims[np.isin(rows, self._search(query, len(rows)).rows)] = value
         return claims
 
     def asserting(self, terms: Sequence[str]) -> Keys:
         """Return all documents that assert every one of some terms."""
-        occur, total = self._tantivy.Occur, self._searcher.num_docs
-        if not terms or not total:
+        if not terms:
             return np.zeros(0, np.int64)
-        make = self._tantivy.Query
-        has_all = make.boolean_query([(occur.Must, self._term(term)) for term in terms])
-        denied = make.boolean_query([(occur.Should, self._term(term, _DENIED)) for term in terms])
-        query = make.boolean_query([(occur.Must, has_all), (occur.MustNot, denied)])
-        return self._search(query, total).rows
+        clauses = [(Occur.Must, self._term(term)) for term in terms]
+        clauses.append((Occur.MustNot, self._denying(terms)))
+        return self._search(Query.boolean_query(clauses), self._searcher.num_docs).rows
 
-    def _term(self, term: str, field: str = "") -> Any:  # noqa: ANN401 - a query of tantivy's
+    def _denying(self, terms: Sequence[str]) -> Query:
+        return _any_of([self._term(term, _DENIED) for term in terms])
+
+    def _term(self, term: str, field: str = "") -> Query:
         field = field or (_KINDS if is_tag(term) else _BODY)
-        return self._tantivy.Query.term_query(self._schema, field, term)
+        return Query.term_query(self._schema, field, term)
 
-    def _among(self, rows: Keys, clauses: list[tuple[Any, Any]]) -> Keys:
-        """Return which of some documents a query of tantivy's finds."""
-        make, must = self._tantivy.Query, self._tantivy.Occur.Must
-        these = make.term_set_query(self._schema, _ROW, rows.tolist())
-        query = make.boolean_query([(must, these), (must, make.boolean_query(clauses))])
-        return self._search(query, len(rows)).rows
-
-    def _search(self, query: Any, n: int) -> Ranked:  # noqa: ANN401 - a query of tantivy's
+    def _search(self, query: Query, n: int) -> Ranked:
+        n = max(1, min(n, self._searcher.num_docs))
         with _blaming(self._folder):
             hits = self._searcher.search(query, n, count=False).hits
             addresses = [address for _, address in hits]
@@ -223,6 +209,10 @@ def _blaming(folder: Path) -> Iterator[None]:
         ):
             raise
         raise IndexFolderError(f"cannot read {folder}: {_plain(error)}") from error
+
+
+def _any_of(queries: Iterable[Query]) -> Query:
+    return Query.boolean_query([(Occur.Should, query) for query in queries])
 
 
 def _index_files(folder: Path) -> list[Path]:

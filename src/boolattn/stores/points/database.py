@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 #: The point with the state of the store; no document has its key.
 STATE = 0
 #: Parts of points that are no passages: the state, and what a database keeps for itself.
@@ -150,12 +150,8 @@ class PointDatabase(ABC):
         """Prepare to filter by a number, ``numbers.…``; by default there is nothing to do."""
 
     @abstractmethod
-    def rows(self, point: Point) -> list[Any]:
-        """Return a point as the database takes it: in one row, or in several."""
-
-    @abstractmethod
-    def insert(self, rows: list[Any]) -> None:
-        """Write rows, in place of those with the same keys."""
+    def insert(self, points: list[Point]) -> None:
+        """Write points, in place of those with the same keys."""
 
     @abstractmethod
     def get(
@@ -170,13 +166,9 @@ class PointDatabase(ABC):
     def search(
         self, field: str, vectors: Sequence[Any], n: int, where: Filter
     ) -> list[list[Match]]:
-        """Return the points of highest inner product, all vectors in one request.
+        """Return the ``n`` points of highest inner product, all vectors in one request.
 
-        Args:
-            field: ``VECTOR`` or ``WORDS``.
-            vectors: Arrays, or weights of terms.
-            n: How many.
-            where: Which documents.
+        The field is ``VECTOR`` or ``WORDS``, whose vectors are weights of terms.
         """
 
     @abstractmethod
@@ -204,17 +196,15 @@ class PointDatabase(ABC):
 
     def upsert(self, points: Iterable[Point]) -> None:
         """Write points in order, some of them at a time."""
-        waiting: list[Any] = []
+        waiting: list[Point] = []
         n_bytes = 0
         for point in points:
-            rows = self.rows(point)
             size = 4 * len(point.body) + 16 * len(point.asserted) + 24 * self.settings.dimension
-            for row in rows:
-                if len(waiting) >= _MAX_POINTS or (waiting and n_bytes + size > _MAX_BYTES):
-                    self.insert(waiting)
-                    waiting, n_bytes = [], 0
-                waiting.append(row)
-                n_bytes += size // len(rows)
+            if len(waiting) >= _MAX_POINTS or (waiting and n_bytes + size > _MAX_BYTES):
+                self.insert(waiting)
+                waiting, n_bytes = [], 0
+            waiting.append(point)
+            n_bytes += size
         if waiting:
             self.insert(waiting)
 
@@ -295,6 +285,7 @@ def one_line(label: str, errors: tuple[type[BaseException], ...]) -> Iterator[No
         yield
     except errors as error:
         text = getattr(error, "message", None) or getattr(error, "details", error.__str__)()
+        text = getattr(getattr(error, "diag", None), "message_primary", None) or text  # of Postgres
         line = " ".join(str(text).split())[:300] or type(error).__name__
         raise ServerError(f"{label}: {line}") from error
 

@@ -13,7 +13,7 @@ import numpy as np
 from boolattn.errors import DataError, IndexFolderError, ServerError
 from boolattn.stores.base import Draft
 from boolattn.stores.batches import document_numbers, document_tags, document_terms
-from boolattn.stores.filters import NUMBERS, Field, Filter
+from boolattn.stores.filters import EARLIEST, NUMBERS, SMALLEST, Field, Filter
 from boolattn.stores.points.database import (
     FORMAT,
     Point,
@@ -164,32 +164,31 @@ class PointDraft(Draft):
         """Add new fields and wider ranges to the state, beside those of other writers."""
         if not self._is_build:
             self._state = self._database.read_state()
-        before = fields_of(self._state)
-        fields = dict(before)
+        before = self._state["fields"]
+        fields = {name: dict(ranges) for name, ranges in before.items()}
         for document in documents:
-            numbers = document_numbers(document.metadata)
             for name in document.metadata:
-                pairs = zip(fields.get(name, Field()), NUMBERS, strict=True)
-                limits = [
-                    [*(known or ()), *(numbers[c] for p in pair if (c := f"{p}:{name}") in numbers)]
-                    for known, pair in pairs
-                ]
-                fields[name] = Field(*((min(span), max(span)) if span else None for span in limits))
+                fields.setdefault(name, {})
+            for column, value in document_numbers(document.metadata).items():
+                kind, _, name = column.partition(":")
+                choose = min if kind in (SMALLEST, EARLIEST) else max
+                fields[name][kind] = choose(value, fields[name].get(kind, value))
         if fields != before or not self._state["mean_length"]:
             mean = self._state["mean_length"] or float(np.mean(lengths)) or 1.0
             self._state = {**self._state, "fields": fields, "mean_length": mean}
             self._database.write_state(self._state)
         self._database.mean_length = self._state["mean_length"]
-        for name, spans in fields.items():
-            for span, old, pair in zip(spans, before.get(name, Field()), NUMBERS, strict=True):
-                for column in pair if span and not old else ():
-                    self._database.create_index(f"numbers.{number_key(f'{column}:{name}')}")
+        for name, ranges in fields.items():
+            for kind in ranges.keys() - before.get(name, {}).keys():
+                self._database.create_index(f"numbers.{number_key(f'{kind}:{name}')}")
 
 
 def fields_of(state: State) -> dict[str, Field]:
     """Return the fields of the metadata that a state names."""
     return {
-        name: Field(*(tuple(limits) if limits else None for limits in ranges))
+        name: Field(
+            *((ranges[a], ranges[b]) if a in ranges and b in ranges else None for a, b in NUMBERS)
+        )
         for name, ranges in state["fields"].items()
     }
 

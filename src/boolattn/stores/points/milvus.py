@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition, Filter
     from boolattn.stores.points.database import Point, Row
 
-#: Rows that are asked for by key at once, which bounds the size of an answer.
-_KEYS = 5000
+#: Rows that are asked for by key, and that are written at once: this bounds the size of a message.
+_KEYS, _ROWS = 5000, 250
 #: Milvus's limits: bytes of a text, characters that fit into them, items of an array.
 _BYTES, _CHARACTERS, _MAX_TERMS = 65_535, 16_000, 4096
 #: A sparse vector may not be empty: this number is no term's.
@@ -135,7 +135,12 @@ class MilvusDatabase(PointDatabase):
         lengths = {field["name"]: field["params"].get("dim", 0) for field in fields}
         return int(lengths.get(VECTOR, 0))
 
-    def rows(self, point: Point) -> list[Row]:
+    def insert(self, points: list[Point]) -> None:
+        rows = [row for point in points for row in self._rows(point)]
+        for start in range(0, len(rows), _ROWS):
+            self.call("upsert", self.collection, rows[start : start + _ROWS])
+
+    def _rows(self, point: Point) -> list[Row]:
         """Return the rows in which a body goes on, and then the point's."""
         row = {**vars(point), "tags": [*point.tags], "numbers": {**point.numbers}}
         row |= {"asserted": [*point.asserted[:_MAX_TERMS]], "denied": [*point.denied[:_MAX_TERMS]]}
@@ -156,9 +161,6 @@ class MilvusDatabase(PointDatabase):
     @property
     def _type(self) -> type[np.floating[Any]]:
         return np.float16 if self.settings.precision == "float16" else np.float32
-
-    def insert(self, rows: list[Row]) -> None:
-        self.call("upsert", self.collection, rows)
 
     def get(
         self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False

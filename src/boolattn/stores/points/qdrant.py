@@ -105,16 +105,16 @@ class QdrantDatabase(PointDatabase):
         vector = params.get(VECTOR) if isinstance(params, dict) else None
         return int(vector.size) if vector is not None and vector.distance == "Dot" else 0
 
-    def rows(self, point: Point) -> list[Model]:
+    def insert(self, points: list[Point]) -> None:
+        self.call("upsert", [self._point(point) for point in points])
+
+    def _point(self, point: Point) -> Model:
         payload = {**vars(point), "body": json.loads(point.body)}
         key, vector, words = payload.pop("key"), payload.pop("vector"), payload.pop("words")
         named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
         if words:
             named[WORDS] = _sparse(term_weights(words, self.mean_length))
-        return [models.PointStruct(id=key, vector=named, payload=payload)]
-
-    def insert(self, rows: list[Model]) -> None:
-        self.call("upsert", rows)
+        return models.PointStruct(id=key, vector=named, payload=payload)
 
     def get(
         self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False

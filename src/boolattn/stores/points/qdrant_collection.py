@@ -92,11 +92,8 @@ class QdrantConnection:
     ) -> list[list[Any]]:
         """Return the points of each query, all queries in one request.
 
-        Args:
-            collection: Its name.
-            queries: Lists of numbers, sparse vectors, or ``None`` for a filter alone.
-            is_exact: Whether all points are compared, as they are.
-            options: Of the requests.
+        A query is a list of numbers, a sparse vector, or ``None`` for a filter alone. An exact one
+        compares all points as they are.
         """
         effort = {"hnsw_ef": max(options["limit"], CANDIDATES), "exact": is_exact}
         quantization = models.QuantizationSearchParams(ignore=True) if is_exact else None

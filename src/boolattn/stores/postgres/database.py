@@ -14,6 +14,7 @@ import psycopg
 from pgvector.psycopg import register_vector
 
 from boolattn.errors import ConfigError, IndexBusyError, ServerError
+from boolattn.stores.points.database import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +78,7 @@ class Database:
     @contextmanager
     def connected(self) -> Iterator[Connection]:
         """Lend a connection; where all are lent, wait for one."""
-        with self._slots, self._one_line():
+        with self._slots, one_line(self._label, (psycopg.Error, UnicodeEncodeError)):
             connection = self._idle.pop() if self._idle else self._connect(self._timeout)
             try:
                 yield connection
@@ -93,7 +94,7 @@ class Database:
 
         An owner installs pgvector where it is not.
         """
-        with self._one_line():
+        with one_line(self._label, (psycopg.Error, UnicodeEncodeError)):
             connection = self._connect(0, is_owner=is_owner)
             try:
                 lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
@@ -153,16 +154,6 @@ class Database:
             connection.close()
             raise
         return connection
-
-    @contextmanager
-    def _one_line(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as error:
-            text = " ".join((error.diag.message_primary or str(error)).split())[:300]
-            raise ServerError(f"{self._label}: {text}") from error
-        except UnicodeEncodeError as error:
-            raise ServerError(f"{self._label}: half a character cannot be sent") from error
 
 
 def _close_all(connections: list[Connection]) -> None:

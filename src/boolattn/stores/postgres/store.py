@@ -176,25 +176,23 @@ class PostgresDatabase(PointDatabase):
         [rows] = self.rows_of(f"SELECT atttypmod FROM pg_attribute WHERE {column}")  # nosec B608
         return rows[0][0] if rows else 0
 
-    def rows(self, point: Point) -> list[Point]:
-        return [point]
-
-    def insert(self, rows: list[Point]) -> None:
+    def insert(self, points: list[Point]) -> None:
         make = HalfVector if self._type == "halfvec" else Vector
         with self._connection.transaction():
-            self.delete([point.key for point in rows])
+            self.delete([point.key for point in points])
             types = [*(kind for _, kind in _COLUMNS.values()), self._type]
             with self._copying("{points}", types) as copied:
-                for point in rows:
+                for point in points:
                     values = {**vars(point), "id": json.dumps(point.id)}
                     values |= {name: [*values[name]] for name in ("tags", "asserted", "denied")}
                     copied.write_row([*(values[name] for name in _COLUMNS), make(point.vector)])
             with self._copying("{terms}", ["int8", "int8", "int4", "int4"]) as copied:
-                for point in rows:
+                for point in points:
                     length = sum(point.words.values())
                     for term, count in point.words.items():
                         copied.write_row((term, point.key, count, length))
-            totals = [sum(not p.part for p in rows), sum(sum(p.words.values()) for p in rows)]
+            n_words = sum(sum(point.words.values()) for point in points)
+            totals = (sum(not point.part for point in points), n_words)
             change = "UPDATE {state} SET documents = documents + %s, length = length + %s"
             self._execute(change, totals)
 
