@@ -49,6 +49,7 @@ from benchmarks.resource_usage import operator_count, profile_summary, show_prof
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.encoder.towers import query_encoder
 from boolattn.encoders.models import shipped_model
+from boolattn.reproduction.execution import device
 from boolattn.training.batches.sampling import Steps
 from boolattn.training.corpus import Corpus
 from boolattn.training.launch import make_steps, open_data
@@ -187,9 +188,7 @@ def measure(
     model = replace(preset.model, use_plugin=variant.plugin)
     train = replace(preset.train, chunk=variant.chunk, captured=variant.captured)
     preset = replace(preset, model=model, train=train)
-    towers = make_towers(preset)
-    if torch.cuda.is_available():
-        towers.cuda()
+    towers = make_towers(preset).to(device())
     note = ""
     if variant.compiled:
         query_encoder(towers).compile(dynamic=True)
@@ -301,8 +300,7 @@ def count_operators(preset: Preset, corpus: Corpus) -> dict[str, Any]:
     found = {}
     for name, plugin in (("plain", False), ("plug-in", True)):
         towers = make_towers(replace(preset, model=replace(preset.model, use_plugin=plugin)))
-        if torch.cuda.is_available():
-            towers.cuda()
+        towers.to(device())
         batch = make_steps(preset, corpus)[0]["queries"]
         inputs = {key: value.to(towers.device) for key, value in batch.items()}
         if plugin:  # all experts active, the most expensive case

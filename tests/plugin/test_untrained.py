@@ -233,14 +233,14 @@ GATE = ((1.0, 0.0, 0.0), (0.0, 1.0, 1.0), (0.0, 0.0, 1.0))
 
 def n_waits(call):
     """Count how often a GPU is waited for."""
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
             call()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    return sum("synchroniz" in str(warning.message) for warning in caught)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("called a synchroniz" in str(warning.message) for warning in caught)
 
 
 @pytest.mark.gpu
