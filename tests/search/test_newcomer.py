@@ -78,6 +78,26 @@ def test_words_of_the_metadata_count_as_words_of_the_query(searcher):
     assert searcher.search("xyzzy plugh").warnings == (NOTHING_FITS,)
 
 
+def test_a_field_says_what_somebody_has_done():
+    books = [
+        {"id": "a", "text": "A novel about whales, a good read.", "Read?": "no"},
+        {"id": "b", "text": "A novel about a voyage.", "Read?": "yes", "year": 1980},
+        {"id": "c", "text": "A novel about a war.", "Read?": ""},
+    ]
+    searcher = Searcher.from_texts(books)
+    assert ids(searcher.search("novels I have not read")) == {"a", "c"}
+    assert ids(searcher.search("novels that I haven't read yet")) == {"a", "c"}
+    result = searcher.search("novels I have read")
+    assert (ids(result), result.tree_text) == ({"b"}, 'novels AND "Read?"=yes')
+    result = searcher.search("novels we read before 1990")
+    assert result.tree_text == 'novels AND "Read?"=yes AND year<1990'
+    # Without such a field by words.
+    others = Searcher.from_texts([book | {"Read?": None} for book in books])
+    assert others.search("novels I have not read").tree_text == "novels NOT read"
+    # Yes and no are no topics.
+    assert all("yes" not in example.text for example in searcher.examples)
+
+
 def test_numbers_need_no_unit_where_one_field_has_them(searcher):
     result = searcher.search("laptop under 1400 in Munich")
     assert result.tree_text == "laptop in Munich AND price<1400"
@@ -141,5 +161,5 @@ def test_numbers_of_a_small_file_are_ranges(searcher):
 
 
 def test_a_mapping_without_text_is_shown():
-    with pytest.raises(BoolattnError, match=r"document 0 has no text under 'text': .*summary"):
+    with pytest.raises(BoolattnError, match=r"no text under 'text': .*summary.*; rename"):
         Searcher.from_texts([{"summary": "A book."}])

@@ -15,7 +15,7 @@ from boolattn.query.tokens import QUOTED
 from boolattn.query.tree import Not, Where, join_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from boolattn.query.tree import QueryTree
 
@@ -76,6 +76,14 @@ _WRITTEN = re.compile(
     rf"(?:{_DAY.format('second')},?\s+)?(?P<year>{_YEAR})(?!\w)",
     re.IGNORECASE,
 )
+#: "books I have not read yet".
+_DONE = re.compile(
+    r"(?<!\w)(?:(?:that|which)\s+)?(?:i|we)(?:['\u2019]ve|\s+(?:have|had|did))?"
+    r"(?P<negation>\s+(?:not|never)|n['\u2019]?t)?\s+(?P<verb>[^\W\d_]+)"
+    r"(?:\s+(?:yet|before(?!\s+\d)))?(?!\w)",
+    re.IGNORECASE,
+)
+_YES = ("yes", "y", "true", "x", "1")
 _SCALES = {"k": 1e3, "thousand": 1e3, "million": 1e6, "billion": 1e9}
 _WORD = re.compile(r"[^\W\d_]+")
 #: Units and adjectives, and the words of names of the fields that they ask for.
@@ -129,6 +137,26 @@ def find_numbers(text: str, ranges: Mapping[str, Range]) -> list[NumberPhrase]:
             if not is_taken and (phrase := _read(match, text, ranges)):
                 phrases.append(phrase)
     return sorted(phrases)
+
+
+def find_done(
+    text: str, names: Callable[[], Iterable[str]], values: Callable[[str], Iterable[Any]]
+) -> list[NumberPhrase]:
+    """Find what somebody has done, or has not, where a field with yes or no says so.
+
+    >>> [phrase] = find_done("books I have not read", lambda: ["Read?"], lambda _: ["no", "yes"])
+    >>> phrase.start, phrase.tree
+    (6, Not(part=Where(text='Read?=yes')))
+    """
+    phrases = []
+    for match in _DONE.finditer(text):
+        for name in names():
+            if any(_same(match["verb"].lower(), part) for part in _words_of(name)):
+                conditions = [f"{name}={v}" for v in values(name) if str(v).lower() in _YES]
+                if len(conditions) == 1:
+                    is_negated = bool(match["negation"])
+                    phrases.append(NumberPhrase(*match.span(), tuple(conditions), is_negated))
+    return phrases[:1]
 
 
 def without_numbers(text: str, phrases: Sequence[NumberPhrase]) -> str:

@@ -47,31 +47,19 @@ class QueryEncoder(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a query asks of an index.
+    """What a query asks of an index."""
 
-    Attributes:
-        tree: What is scored: one operand where nothing is composed.
-        atoms: The operands' texts, left to right.
-        spans: For each operand its characters in the text; empty where a tree was given.
-        vectors: One for each operand and, where they are composed, one for each of
-            :func:`~boolattn.query.clauses.conjunctions`: that of its operands in words; of a
-            query that is one conjunction, the mean of that and ``plain``, and likewise of a
-            request. Shape ``(vectors, dim)``.
-        whole: Encodes the whole query, for :attr:`plain`.
-        is_composed: Whether operands are scored apart. If not, the score is the similarity.
-        fallback: Why operators are not used, or not all words; empty where they are.
-        is_request: As in the reading, unless the plan is one vector.
-        reading: The query as it was read.
-    """
-
-    tree: QueryTree
-    atoms: tuple[str, ...]
-    spans: tuple[Spans, ...]
+    tree: QueryTree  # what is scored: one operand where nothing is composed
+    atoms: tuple[str, ...]  # the operands' texts, left to right
+    spans: tuple[Spans, ...]  # of each operand in the text; empty where a tree was given
+    #: One for each operand and, where they are composed, one for each of ``conjunctions``: that of
+    #: its operands in words; of a query that is one conjunction, the mean of that and ``plain``,
+    #: and likewise of a request. Shape ``(vectors, dim)``.
     vectors: Vectors
-    whole: Callable[[], Vectors]
-    is_composed: bool
-    fallback: str
-    is_request: bool
+    whole: Callable[[], Vectors]  # encodes the whole query, for :attr:`plain`
+    is_composed: bool  # whether operands are scored apart; if not, the score is the similarity
+    fallback: str  # why operators are not used, or not all words; empty where they are
+    is_request: bool  # as in the reading, unless the plan is one vector
     reading: Reading
 
     @cached_property

@@ -37,7 +37,8 @@ def as_documents(
 def _document(position: int, value: str | Mapping[str, Any], free: Iterator[str]) -> Document:
     values = dict(value) if isinstance(value, Mapping) else {"text": value}
     if not isinstance(values.get("text"), str):
-        raise DataError(f"document {position} has no text under 'text': {values!r:.200}")
+        shown = f"{values!r:.200}; rename the field with the text to 'text'"
+        raise DataError(f"document {position} has no text under 'text': {shown}")
     name: Any = values.pop("id") if "id" in values else next(free)
     name = str(name) if isinstance(name, Integral) else name
     title, text = values.pop("title", ""), values.pop("text")

@@ -262,5 +262,6 @@ def _things(text: str) -> Iterator[str]:
 
 def _key(label: str) -> str:
     """Return the stems of a label, whatever its case and number; empty if it is not a topic."""
-    is_name = len(label) >= _SHORTEST and len(label) <= _MAX_VALUE and label[0].isalpha()
+    is_name = _SHORTEST <= len(label) <= _MAX_VALUE and label[0].isalpha()
+    is_name &= label.lower() not in ("yes", "true", "false", "none")
     return " ".join(terms_of(label)) if is_name else ""

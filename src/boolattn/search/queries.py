@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from boolattn.kinds.lexicon import load_kinds
-from boolattn.query.numbers import find_numbers, without_numbers
+from boolattn.query.numbers import find_done, find_numbers, without_numbers
 from boolattn.query.reading import ReadingOptions, read_queries
 from boolattn.query.syntax import added_operands, unparse
 from boolattn.search.spelling import correct_cues, correct_spelling
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from boolattn.query.reading import Reading
     from boolattn.search.options import SearchOptions
     from boolattn.stores.base import Reader
+
+#: Values of a field that says yes or no.
+_FEW = 4
 
 
 @dataclass(frozen=True)
@@ -80,10 +83,13 @@ class QueryReader:
         return reading
 
     def _numbers(self, text: str) -> list[NumberPhrase]:
-        """Find numbers in a text that are conditions on the metadata."""
-        if not self.options.compose or not any(sign.isdigit() for sign in text):
+        """Find numbers in a text that are conditions on the metadata, and what somebody did."""
+        if not self.options.compose:
             return []
-        phrases = find_numbers(text, number_ranges(self.reader.fields()))
+        phrases = find_done(text, self.reader.fields, self._values)
+        rest = without_numbers(text, phrases)
+        if any(sign.isdigit() for sign in rest):
+            phrases = sorted([*phrases, *find_numbers(rest, number_ranges(self.reader.fields()))])
         if not phrases or self.reader.has_title(text):
             return []
         for phrase in phrases:
@@ -91,6 +97,9 @@ class QueryReader:
             note = f"{typed!r} was read as {unparse(phrase.tree)}; between quotes it is text"
             self.notes.setdefault(text, []).append(note)
         return phrases
+
+    def _values(self, name: str) -> list[Any]:
+        return [value for value, _ in self.reader.value_counts(name, _FEW).frequent]
 
     def _is_word(self, word: str) -> bool:
         is_common = getattr(self.parser, "is_word", lambda _: False)  # a parser of the user's
