@@ -74,6 +74,15 @@ def test_index_prints_a_summary(place):
     assert done.stderr == "2 added, 1 replaced\n"
 
 
+def test_a_field_for_titles_is_proposed_where_there_is_none(place):
+    (place / "dishes.csv").write_text("Dish,text,year\nSoup,red moths,1999\n")
+    arguments = ("index", place / "dishes.csv", "--out", place / "dishes", "--model")
+    hint = "documents have no title; --title-field takes one of Dish\n"
+    assert hint in run(*arguments, place / "model").stderr
+    titled = run(*arguments, place / "model", "--title-field", "Dish", "--replace")
+    assert (titled.exit_code, "--title-field" in titled.stderr) == (0, False)
+
+
 def test_own_kinds_are_indexed_and_shown(place, monkeypatch):
     monkeypatch.chdir(place)
     (place / "kinds.txt").write_text("insects: moths  # and others\nblue: Peru, Kenya\n")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from boolattn.stores.settings import StoreSettings
 
 _MIN_MEMORY = 768 << 20
+_SAMPLE = 20  # documents that are looked at for titles
 _FILES = (
     ".jsonl, .json, .csv, .tsv, .parquet or .xlsx file, a folder of .txt, .md, .html and .pdf "
     "files, or - (stdin)"
@@ -113,6 +114,11 @@ def index(  # noqa: PLR0913 - options of a command line
             | {"kinds": members, "model": absolute_name(name)},
         )
     _print_summary(searcher, start, as_json=as_json)
+    with searcher.store.reading() as reader:
+        sample = reader.sample(_SAMPLE)
+    texts = dict.fromkeys(n for d in sample for n, v in d.metadata.items() if isinstance(v, str))
+    if texts and not any(document.title for document in sample):
+        note(f"documents have no title; --title-field takes one of {', '.join(texts)}")
     quoted = shlex.quote(address)
     note(f"search: boolattn search {quoted}    page: boolattn serve {quoted}")
 
