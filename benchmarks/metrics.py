@@ -19,7 +19,7 @@ import numpy as np
 
 from boolattn.data.records import Query
 from boolattn.evaluation.judgements import Judgements, RowSets
-from boolattn.evaluation.metrics import DEFAULT, measure
+from boolattn.evaluation.metrics import DEFAULT_METRICS, measure
 from boolattn.evaluation.ranking import Ranking
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def main() -> None:
     print(f"{len(SHARED)} shared metrics: ours {statistics.median(p[0] for p in pairs):.3f} s, "
           f"ranx {statistics.median(p[1] for p in pairs):.3f} s, "
           f"ratio {statistics.median(p[1] / p[0] for p in pairs):.1f}")  # fmt: skip
-    print(f"all {len(DEFAULT)} of ours: {statistics.median(all_ours):.3f} s")
+    print(f"all {len(DEFAULT_METRICS)} of ours: {statistics.median(all_ours):.3f} s")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from boolattn.query.parser import Parser, load_parser
 from boolattn.query.syntax import is_explicit
 from boolattn.query.syntax import parse as parse_query
 from boolattn.search import load_model
-from boolattn.search.ranker import Bm25Ranker
+from boolattn.search.systems import Bm25Ranker
 from boolattn.stores.arrays import ArrayCollection
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant_collection import QdrantCollection

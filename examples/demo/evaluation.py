@@ -52,7 +52,7 @@ def evaluate(
     from boolattn.evaluation.metrics import measure, needed_depth
     from boolattn.query.reading import ReadingOptions, read_queries
     from boolattn.query.tree import Atom
-    from boolattn.search.ranker import WAYS, rank_by_search
+    from boolattn.search.systems import WAYS, rank_by_search
 
     judgements = benchmark.splits[split]
     depth = needed_depth(judgements, METRICS)

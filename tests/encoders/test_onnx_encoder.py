@@ -293,7 +293,7 @@ def test_the_search_half_imports_no_torch():
     code = (
         "import sys\n"
         "from boolattn.search import load_model\n"
-        "import boolattn.service.app, boolattn.cli, boolattn.search.ranker\n"
+        "import boolattn.service.app, boolattn.cli, boolattn.search.systems\n"
         "from boolattn.query.parser import load_parser\n"
         "from boolattn.query.plan import plan_queries\n"
         "from boolattn.query.reading import read_queries\n"

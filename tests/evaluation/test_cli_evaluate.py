@@ -229,7 +229,7 @@ def test_metrics_need_no_torch():
         "import sys, boolattn.evaluation.metrics, boolattn.evaluation.results, "
         "boolattn.evaluation.ranking, boolattn.evaluation.judgements, "
         "boolattn.evaluation.significance, experiments.parsing.accuracy, "
-        "boolattn.search.ranker, boolattn.cli.evaluate; "
+        "boolattn.search.systems, boolattn.cli.evaluate; "
         "heavy = {'torch', 'matplotlib', 'tantivy', 'transformers', 'pandas', 'scipy'}; "
         "print(heavy & set(sys.modules))"
     )

@@ -12,7 +12,7 @@ from boolattn.data.records import Query
 from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.judgements import Judgements, RowSets
 from boolattn.evaluation.metrics import (
-    DEFAULT,
+    DEFAULT_METRICS,
     measure,
     needed_depth,
     parse,
@@ -100,7 +100,7 @@ def test_pairs_are_read_from_the_first_thousand_results():
 
 
 def test_undefined_metrics_are_nan():
-    values = measure(Ranking.of([[1, 2]], 20), judgements_of({1}), DEFAULT)
+    values = measure(Ranking.of([[1, 2]], 20), judgements_of({1}), DEFAULT_METRICS)
     undefined = {name for name, value in values.items() if np.isnan(value[0])}
     assert undefined == {
         "leak",

@@ -19,7 +19,7 @@ from boolattn.encoders.models import MINILM_VARIABLE, minilm_folder, shipped_mod
 from boolattn.errors import ConfigError, MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
-from boolattn.search.ranker import SystemOptions, open_system
+from boolattn.search.systems import SystemOptions, open_system
 from boolattn.stores.local.manifest import read_manifest
 from examples.demo.__main__ import app as demo
 from examples.demo.queries import (

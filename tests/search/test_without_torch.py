@@ -122,7 +122,7 @@ def test_nothing_of_the_three_is_imported(index):
     code = (
         "import sys\n"
         "from boolattn.search import Searcher\n"
-        "import boolattn.service.app, boolattn.search.ranker, examples.demo.setup\n"
+        "import boolattn.service.app, boolattn.search.systems, examples.demo.setup\n"
         "searcher = Searcher.open(sys.argv[1])\n"
         "result = searcher.search('moths of Borneo but not Sumatra', explain=True)\n"
         "assert result.hits[0].id == 'b'\n"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from boolattn.encoders.base import Encoder
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.results import Results
-    from boolattn.search.ranker import OpenSystem
+    from boolattn.search.systems import OpenSystem
 
 FIGURE = "recall@100"
 #: Metrics of a comparison by groups.
@@ -60,8 +60,8 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     from boolattn.encoders.models import load_model
     from boolattn.evaluation import domains
     from boolattn.evaluation.benchmark import prepare
-    from boolattn.evaluation.metrics import DEFAULT, parse
-    from boolattn.search.ranker import RUNS, WAYS, SystemOptions, open_system
+    from boolattn.evaluation.metrics import DEFAULT_METRICS, parse
+    from boolattn.search.systems import RUNS, WAYS, SystemOptions, open_system
 
     is_model = model != "bm25" and not model.endswith(RUNS)
     if is_model:
@@ -102,7 +102,7 @@ def evaluate(  # noqa: PLR0913 - options of a command line
         system = open_system(model, benchmark, options)
         if system.gate == "closed":
             note("note: this model needs oracle labels; without --gate label its gate stays closed")
-        usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT]
+        usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT_METRICS]
         pair = ("composed" * system.is_composed, system)
         results = measure_all({"": benchmark}, lambda _: [pair], lambda _: usual, out)
     _show(results, is_domains=is_domains, as_json=as_json)
@@ -112,7 +112,7 @@ def _in_ways(
     model: str, encoder: Encoder | None, ways: Sequence[str], benchmark: Benchmark
 ) -> Iterator[tuple[str, OpenSystem]]:
     """Open a model that ranks the documents of one domain in several ways."""
-    from boolattn.search.ranker import SearchRanker, open_system
+    from boolattn.search.systems import SearchRanker, open_system
 
     if encoder is None:
         yield "", open_system(model, benchmark)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.results import Results
-    from boolattn.search.ranker import OpenSystem
+    from boolattn.search.systems import OpenSystem
 
     #: Opens the systems that rank a benchmark, each with its way of ranking.
     Opener = Callable[[Benchmark], Iterable[tuple[str, OpenSystem]]]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-DEFAULT = (
+DEFAULT_METRICS = (
     "recall@20",
     "recall@50",
     "recall@100",
@@ -226,7 +226,7 @@ def parse(name: str) -> Metric:
     return Metric(name, kind, int(cutoff or 0))
 
 
-def needed_depth(judgements: Judgements, metrics: Sequence[str] = DEFAULT) -> int:
+def needed_depth(judgements: Judgements, metrics: Sequence[str] = DEFAULT_METRICS) -> int:
     """Return how many results the metrics need for each query, undecided ones included."""
     depth = max((parse(name).depth(judgements) for name in metrics), default=1)
     n_undecided = max(judgements.undecided.sizes, default=0)
@@ -234,7 +234,7 @@ def needed_depth(judgements: Judgements, metrics: Sequence[str] = DEFAULT) -> in
 
 
 def measure(
-    ranking: Ranking, judgements: Judgements, metrics: Sequence[str] = DEFAULT
+    ranking: Ranking, judgements: Judgements, metrics: Sequence[str] = DEFAULT_METRICS
 ) -> dict[str, Floats]:
     """Return for each metric one value a query; nan where it is undefined.
 

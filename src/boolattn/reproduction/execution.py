@@ -200,7 +200,7 @@ def _begin(home: Path, about: Mapping[str, Any]) -> bool:
 
 def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
     """Rank the training queries by BM25, for hard negatives; return the file."""
-    from boolattn.search.ranker import Bm25Ranker
+    from boolattn.search.systems import Bm25Ranker
 
     split, documents = preset.data.train, corpus.dataset.documents
     digest = data_fingerprint(corpus.dataset, split.split("+"))
@@ -214,7 +214,7 @@ def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
 
 
 def _bm25_rankings(corpus: Corpus, judged: Mapping[str, Judgements]) -> Rankings:
-    from boolattn.search.ranker import Bm25Ranker
+    from boolattn.search.systems import Bm25Ranker
 
     ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
     for split, judgements in judged.items():

@@ -20,7 +20,7 @@ from boolattn.evaluation.benchmark import prepare
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import read_queries
 from boolattn.query.tree import Operator
-from boolattn.search.ranker import WAYS, Bm25Ranker, SearchRanker, SystemOptions, open_system
+from boolattn.search.systems import WAYS, Bm25Ranker, SearchRanker, SystemOptions, open_system
 from tests.conftest import trained
 from tests.exact_ranking import score
 from tests.parses import KnownParses, flat
@@ -208,7 +208,7 @@ for name in ("tantivy", "faiss", "typer"):
     sys.modules[name] = None
 from boolattn.data.records import Document
 from boolattn.encoders.models import load_model
-from boolattn.search.ranker import WAYS, SearchRanker
+from boolattn.search.systems import WAYS, SearchRanker
 documents = [Document(id=text, text=text) for text in ("moths of Java", "moths", "bread")]
 ranker = SearchRanker(load_model("shipped"), documents, words=False)
 for way in ("one vector", "composed"):

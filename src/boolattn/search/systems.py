@@ -1,4 +1,4 @@
-"""Rankings for evaluation: by the searcher, by BM25, or by a system's name."""
+"""Systems that are evaluated: the searcher, BM25, a run file; by name or by folder."""
 
 from __future__ import annotations
 
