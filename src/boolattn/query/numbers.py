@@ -94,6 +94,8 @@ _YEAR_NAMES, _YEAR_WORDS, _TIME_WORDS, _NO_UNITS = (
     frozenset(_TABLE[name].split())
     for name in ("year_names", "year_words", "time_words", "no_units")
 )
+#: Characters before a phrase in which words that belong to it are looked for.
+_NEAR = 60
 _LAST_WORD = re.compile(r"([^\W\d_]+)\s+$")
 #: The least that a field must fit by: a unit or an adjective, or its name and its range.
 _LEAST = 2.0
@@ -211,10 +213,10 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
     end = match.end() if is_used else match.start("unit")
     start = match.start()
     # The field's name before it belongs to it: "bought in 2022".
-    before = _LAST_WORD.search(text, 0, start)
+    before = _LAST_WORD.search(text, max(0, start - _NEAR), start)
     if before and any(_same(before[1].lower(), part) for part in name_words):
         start = before.start()
-    before = _BEFORE.search(text, 0, start)
+    before = _BEFORE.search(text, max(0, start - _NEAR), start)
     start, is_negated = (before.start(), bool(before["negation"])) if before else (start, False)
     if is_negated and len(limits) == 1:
         limits, is_negated = [(_OPPOSITE[sign], value) for sign, value in limits], False

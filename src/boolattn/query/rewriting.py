@@ -27,7 +27,7 @@ _LACKING = (
 )
 #: "desserts that are not without eggs", "nothing but desserts", "pasta that isn't meat-free".
 _DOUBLE = re.compile(
-    rf"{_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+(?:{_LACKING}\s+|(?=[^\W\d_]+(?P<free>[\s-]free)\b))|"
+    rf"(?<!\s){_THAT}(?:\s+|^){_NOT}(?:\s+{_VERB})?\s+(?:{_LACKING}\s+|(?=[^\W\d_]+(?P<free>[\s-]free)\b))|"
     r"^\s*nothing\s+(?:but|except|other\s+than)\s+",
     re.IGNORECASE,
 )
@@ -171,7 +171,7 @@ _FORMS = tuple(
         r"(?:(?:\s(?:have|had|did)|['\u2019]ve)(?:\s+not|n['\u2019]?t)|(?:(?:\s(?:have|had)|['\u2019]ve)\s+|\s)never)\s+"
         r"(?!been\b|had\b|got\b)(?P<negated>[^\W\d_]+)(?:\s+(?:yet|before))?",
         # "Everything but the Girl" is a name.
-        rf"\s*(?:[^,;.!?]*\b(?:find|give|have|like|list|need|see|show|want)\s+(?:me\s+)?)?"
+        rf"\s*+(?:[^,;.!?]*\b(?:find|give|have|like|list|need|see|show|want)\s+(?:me\s+)?)?"
         rf"(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|(?:except|apart\s+from|other\s+than)"
         r"(?:\s+for)?)\s+(?P<negated>[^,;.!?]+?)",
     )
