@@ -118,7 +118,7 @@ def test_an_invalid_text_raises_and_leaves_no_thread(tiny_encoder, tokenizer):
 
 def test_groups_keep_the_token_limit_and_have_each_text_once():
     lengths = np.random.default_rng(0).integers(2, 60, 500)
-    batches = group(lengths, 300)
+    batches = list(group(lengths, 300))
     assert sorted(np.concatenate(batches).tolist()) == list(range(500))
     assert max(len(batch) * lengths[batch].max() for batch in batches) <= 300
-    assert sum(len(set(lengths[batch])) == 1 for batch in batches) > len(batches) / 2
+    assert sum(len(batch) * lengths[batch].max() for batch in batches) < 1.1 * lengths.sum()

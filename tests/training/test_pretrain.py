@@ -52,13 +52,13 @@ def test_heads_learn_and_the_encoder_stays(tiny_encoder, tokenizer):
     trainer = _pretrainer(
         tiny_encoder,
         tokenizer,
-        max_steps=20,
-        learning_rate=4e-2,
+        max_steps=30,
+        learning_rate=3e-2,
         cue_positive_weight=5,
         scope_weight=1,
         train_embeddings=False,
     )
-    sentences = list(generate(24, seed=9))
+    sentences = list(generate(40, seed=9))
     before = trainer.measure(sentences)
     weights = {n: p.clone() for n, p in trainer.encoder.named_parameters()}
     losses = []

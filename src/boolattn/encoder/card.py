@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from importlib.resources import files
+from string import Template
 from typing import TYPE_CHECKING
 
 from boolattn.attention.config import BoolAttnConfig
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 UNKNOWN = "unknown"
+_TEMPLATE = files("boolattn.encoder").joinpath("card.md")
+_BIAS = """BoolAttn adds a learned bias to the attention of the query encoder. Documents are encoded
+without it.
+"""
 GATES = {
     "label": "oracle operator labels; without `operators` every gate is closed",
     "lexicon": "cue lexicon, from plain text",
@@ -51,46 +57,11 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     else:
         rows["BoolAttn"] = "none"
     rows["training data"] = card.data
+    bias = _BIAS if isinstance(encoder, BoolBertModel) else ""
+    command = f"\nTrained with\n\n```sh\n{card.command}\n```\n" if card.command else ""
     table = "\n".join(f"| {key} | {_cell(value)} |" for key, value in rows.items())
-    has_bias = isinstance(encoder, BoolBertModel)
-    introduction = _INTRODUCTION + (_BIAS if has_bias else "")
-    blocks = [_FRONT.format(licence=card.licence), f"# {name}", introduction]
-    blocks += ["| | |\n|---|---|\n" + table]
-    if card.command:
-        blocks.append(f"Trained with\n\n```sh\n{card.command}\n```")
-    blocks.append(_USAGE.format(name=name))
-    return "\n\n".join(part.strip() for part in blocks) + "\n"
-
-
-_FRONT = """
----
-license: {licence}
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [boolattn, dense-retrieval]
----
-"""
-
-_INTRODUCTION = """
-A retriever for queries with *and*, *or* and *not*.
-"""
-_BIAS = """BoolAttn adds a learned bias to the attention of the query encoder. Documents are encoded
-without it.
-"""
-
-_USAGE = """
-## Usage
-
-```python
-from boolattn import BoolBertModel  # registers it with transformers
-from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("{name}")
-queries = model.encode_query(["moths of Borneo but not Sumatra"])
-documents = model.encode_document(["A moth found in Borneo.", "A moth found in Sumatra."])
-print(model.similarity(queries, documents))
-```
-"""
+    values = {"name": name, "licence": card.licence, "table": table}
+    return Template(_TEMPLATE.read_text("utf-8")).substitute(values, bias=bias, command=command)
 
 
 def _changes(settings: BoolAttnConfig) -> str:

@@ -1,8 +1,7 @@
 """Fast encoding of many documents, with the vectors of ``encode_document``.
 
 A thread tokenises the next texts while the device works; batches have a number of tokens, not of
-texts; texts of equal length run without padding and mask; a GPU computes in half precision; and
-vectors stay on the device until the end.
+texts; a GPU computes in half precision; and vectors stay on the device until the end.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ TOKENS = {"cuda": 65_536, "cpu": 2048}
 _CHARACTERS = 1_000_000
 #: Parts tokenised ahead of the device.
 _AHEAD = 3
-#: Texts of one length get their own batch from this fraction of a batch's tokens on.
-_OWN_BATCH = 8
 #: Names of a document's prompt, in the order of sentence-transformers.
 _PROMPTS = (DOCUMENT, "passage", "corpus")
 
@@ -183,35 +180,19 @@ def document_encoder(
         )
 
 
-def group(lengths: Integers, n_tokens: int) -> list[Integers]:
+def group(lengths: Integers, n_tokens: int) -> Iterator[Integers]:
     """Put texts into batches of at most ``n_tokens`` tokens, with padding; a longer text is alone.
 
-    Frequent lengths get their own batches, which need no padding and no mask; the others are
-    batched with similar lengths. The longest come first.
+    The longest come first, so texts of a batch have similar lengths.
 
     >>> [batch.tolist() for batch in group(np.array([8, 1, 8, 2, 8]), 24)]
     [[0, 2, 4], [3, 1]]
     """
-    order = np.argsort(-lengths, kind="stable")
-    values, counts = np.unique(-lengths, return_counts=True)
-    batches: list[Integers] = []
-    mixed: list[Integers] = []
-    for rows, length in zip(np.split(order, np.cumsum(counts)[:-1]), -values, strict=True):
-        if len(rows) * length >= n_tokens / _OWN_BATCH:
-            batches += _cut(rows, lengths, n_tokens)
-        else:
-            mixed.append(rows)
-    return batches + _cut(np.concatenate([*mixed, order[:0]]), lengths, n_tokens)
-
-
-def _cut(rows: Integers, lengths: Integers, n_tokens: int) -> list[Integers]:
-    """Cut rows, longest first, into batches."""
-    batches = []
+    rows = np.argsort(-lengths, kind="stable")
     while len(rows):
         size = max(1, n_tokens // max(1, int(lengths[rows[0]])))
-        batches.append(rows[:size])
+        yield rows[:size]
         rows = rows[size:]
-    return batches
 
 
 def _shares(texts: Sequence[str]) -> Iterator[Integers]:

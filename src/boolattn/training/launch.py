@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.data.records import Dataset
-    from boolattn.training.batches.sampling import TrainingExample
     from boolattn.training.settings import Preset
 
 logger = logging.getLogger(__name__)
@@ -122,24 +121,22 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     if settings.one_domain:
         domains = [str(d.metadata.get("domain", "")) for d in corpus.dataset.documents]
     sampler = Sampler(examples, len(corpus.documents), settings, domains)
-    collator = _collator(preset, corpus, examples)
+    scoped = None
+    if preset.model.use_plugin and settings.scope_weight:
+        scoped = ScopeSentences(preset, corpus.tokenizer)
+    collator = Collator(
+        Tokens(corpus.tokenizer, [e.text for e in examples], preset.model.query_length),
+        {example.id: row for row, example in enumerate(examples)},
+        corpus.documents,
+        chunk=settings.chunk or Collator.chunk,
+        operators=label_operators(preset),
+        scoped=scoped,
+    )
     # A short run uses few of the documents; a long one nearly all.
     if sampler.n_steps * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
         corpus.documents.fill()
     return Steps(sampler, collator)
-
-
-def _collator(preset: Preset, corpus: Corpus, examples: Sequence[TrainingExample]) -> Collator:
-    texts = [example.text for example in examples]
-    rows = {example.id: row for row, example in enumerate(examples)}
-    documents = corpus.documents
-    length, scoped = preset.model.query_length, None
-    if preset.model.use_plugin and preset.train.scope_weight:
-        scoped = ScopeSentences(preset, corpus.tokenizer)
-    chunk = preset.train.chunk or Collator.chunk
-    more: Any = {"chunk": chunk, "operators": label_operators(preset), "scoped": scoped}
-    return Collator(Tokens(corpus.tokenizer, texts, length), rows, documents, **more)
 
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:

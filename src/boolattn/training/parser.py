@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from accelerate.utils import send_to_device
 from torch.nn.utils.rnn import pad_sequence
 
 from boolattn.data.labelled_queries import read_labelled_queries
@@ -165,8 +166,7 @@ def train_parser(
 
     def losses(step: int) -> Mapping[str, Tensor]:
         rows = batches.draw(step, settings.batch)
-        features = [part.to(device) for part in batches.features(rows)]
-        labels = ParserLabels(*(part.to(device) for part in batches.labels(rows)))
+        features, labels = send_to_device(([*batches.features(rows)], batches.labels(rows)), device)
         if settings.mask:
             is_hidden = torch.rand(features[0].shape, device=device) < settings.mask
             is_hidden &= features[0] > max(special)
@@ -183,20 +183,12 @@ def train_parser(
     loop.run(losses, lambda step, mean: log(f"step {step}: {mean['loss']:.4f}"))
     model.eval().save(settings.out, settings.base / TOKENIZER)
     model = ParserModel.load(settings.out).to(device)
-    held_out = {
-        name.removeprefix(HELD_OUT).strip(":"): queries
-        for name, queries in sources.items()
-        if name.startswith(HELD_OUT)
-    }
-    outputs = {
-        name: Batches(queries, tokenizer, config.n_slots, 0).parse(model, device)
-        for name, queries in held_out.items()
-    }
-    report = {name: accuracy(held_out[name], parses) for name, parses in outputs.items()}
-    pairs = [
-        [(query.parsed, output) for query, output in zip(queries, outputs[name], strict=True)]
-        for name, queries in held_out.items()
-    ]
+    report, pairs = {}, []
+    for name, queries in sources.items():
+        if name.startswith(HELD_OUT):
+            outputs = Batches(queries, tokenizer, config.n_slots, 0).parse(model, device)
+            report[name.removeprefix(HELD_OUT).strip(":")] = accuracy(queries, outputs)
+            pairs.append([(q.parsed, output) for q, output in zip(queries, outputs, strict=True)])
     model.save(settings.out, settings.base / TOKENIZER, best_threshold(pairs), report)
     return report
 

@@ -55,7 +55,10 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     if pretrained is not None and not pretrained.is_dir():
         raise ConfigError(f"no folder {pretrained} to begin from; name a run's model")
     if pretrained is not None and (pretrained / "modules.json").is_file():
-        return _load_towers(preset, pretrained)
+        towers = load_towers(pretrained)
+        if other := next(_differences(preset, towers), ""):
+            raise ConfigError(f"{pretrained} is of another model: {other}")
+        return towers.float()
     if pretrained is not None and not model.use_plugin:
         raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
     config = preset.plugin if model.use_plugin else None
@@ -67,13 +70,6 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     with _named(source):
         # Weights stored in half precision would be trained in it.
         return build_towers(source, config, **more).float()
-
-
-def _load_towers(preset: Preset, folder: Path) -> SentenceTransformer:
-    towers = load_towers(folder)
-    if other := next(_differences(preset, towers), ""):
-        raise ConfigError(f"{folder} is of another model: {other}")
-    return towers.float()
 
 
 def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:

@@ -103,51 +103,36 @@ class _Export:
 
     def add(self, name: str, graph: TowerGraph) -> None:
         """Trace a graph, round its weights, and collect its tensors."""
-        from boolattn.encoder.export.quantisation import (
-            MIN_BYTES,
-            content,
-            initialisers,
-            optimise_graph,
-            quantise_graph,
-            read_graph,
-        )
+        from boolattn.encoder.export import quantisation
 
         plain, rounded, fused = (self.scratch / f"{name}.{k}.onnx" for k in ("f", "q", "o"))
         write_graph(graph, plain)
         self._inputs = graph.input_names
-        model = read_graph(plain)
-        before = initialisers(model)
-        axes = {}
-        if self.int8:
-            axes = quantise_graph(model, rounded)
-        else:
-            import onnx
-
-            onnx.save(model, rounded)
-        final = optimise_graph(rounded, fused)
-        values = initialisers(final)
+        model, content = quantisation.read_graph(plain), quantisation.content
+        before = quantisation.initialisers(model)
+        axes = quantisation.quantise_graph(model, rounded) if self.int8 else {}
+        source = str(rounded) if self.int8 else model.SerializeToString()
+        final = quantisation.optimise_graph(source, fused)
+        values = quantisation.initialisers(final)
         places: dict[str, str] = {}
         for key, value in values.items():
-            if value.nbytes >= MIN_BYTES:
+            if value.nbytes >= quantisation.MIN_BYTES:
                 same = content(value)
                 places[key] = self._keys.setdefault(same, f"{name}.{key}")
                 self._tensors.setdefault(places[key], value)
         self._graphs[name] = (final, places)
         for key, value in before.items():
-            entry: dict[str, Any] | None = None
-            if key in axes and f"{key}_quantized" in places:
-                scale = f"{key}_scale"
-                if scale not in places:
-                    continue
-                entry = {"key": places[f"{key}_quantized"], "scale": places[scale]}
-                entry["axis"] = axes[key]
+            rounded_key, scale = f"{key}_quantized", f"{key}_scale"
+            if key in axes and {rounded_key, scale} <= places.keys():
+                entry = {"key": places[rounded_key], "scale": places[scale], "axis": axes[key]}
             elif key in places and np.array_equal(values[key], value):
                 entry = {"key": places[key]}
-            if entry is not None:
-                self._torch_entries.setdefault(content(value), entry | {"is_transposed": False})
-                if value.ndim == 2:
-                    flipped = entry | {"is_transposed": True}
-                    self._torch_entries.setdefault(content(value.T), flipped)
+            else:
+                continue
+            self._torch_entries.setdefault(content(value), entry | {"is_transposed": False})
+            if value.ndim == 2:
+                flipped = entry | {"is_transposed": True}
+                self._torch_entries.setdefault(content(value.T), flipped)
 
     def write_weights(self) -> None:
         """Write all tensors once, the graphs that refer to them, and where torch's are."""

@@ -82,11 +82,10 @@ def export_parser(
         atomic_folder(target, replace=True, marker=MANIFEST) as draft,
         scratch_folder() as scratch,
     ):
-        plain, rounded, fused = (scratch / f"{name}.onnx" for name in "pqf")
+        plain, rounded = scratch / "plain.onnx", scratch / "rounded.onnx"
         trace(ParserGraph(model), (torch.zeros(1, 8, table.shape[1]),), (1,), plain)
         quantise_graph(read_graph(plain), rounded)
-        optimise_graph(rounded, fused)
-        shutil.copyfile(fused, draft / GRAPH)
+        optimise_graph(str(rounded), draft / GRAPH)
         if "table" not in shared:
             save_file({"values": values, "scales": scales}, draft / ParserManifest.table)
         if "tokenizer" not in shared:

@@ -145,14 +145,14 @@ def _quantise_lookup(model: onnx.ModelProto, node: onnx.NodeProto, table: Array)
         graph.initializer.remove(old)
 
 
-def optimise_graph(source: Path, target: Path) -> onnx.ModelProto:
-    """Let onnxruntime fuse operators once, so that no start has to."""
+def optimise_graph(source: str | bytes, target: Path) -> onnx.ModelProto:
+    """Let onnxruntime fuse operators once, so that no start has to; a file's name, or a graph."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(target)
     options.log_severity_level = 3
     ort.InferenceSession(
-        str(source), options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOW_FUSIONS
+        source, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOW_FUSIONS
     )
     return onnx.load(target)
 

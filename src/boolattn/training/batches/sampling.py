@@ -7,7 +7,6 @@ same draws, and each of several processes knows the whole batch.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -121,6 +120,7 @@ class Sampler:
     ) -> None:
         self.settings = settings
         self.n_documents = n_documents
+        self._epoch: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
         self._domains = [example.domain for example in examples] if domains else []
         self._rows = {
             name: np.flatnonzero(np.array(domains) == name) for name in set(self._domains)
@@ -154,14 +154,25 @@ class Sampler:
         return (self.n_documents if rows is None else len(rows)) - self.settings.n_negatives
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
-        """Return the examples of an epoch in order, whole batches only."""
-        return _ordered(
-            len(self.examples),
-            self.settings.batch_size,
-            self.settings.seed,
-            epoch,
-            tuple(self._domains),
-        )
+        """Return the examples of an epoch, shuffled into whole batches.
+
+        With domains each batch is of one. Fewer examples than a batch are repeated.
+        """
+        if self._epoch[0] == epoch:
+            return self._epoch[1]
+        seed, size = [self.settings.seed, _ORDER, epoch], self.settings.batch_size
+        order = np.random.default_rng(seed).permutation(len(self.examples))
+        names = np.array(self._domains or [""] * len(order))[order]
+        batches: list[NDArray[np.int64]] = []
+        for name in sorted(set(names.tolist())):
+            members = order[names == name]
+            whole = np.resize(members, max(1, len(members) // size) * size)
+            batches += list(whole.reshape(-1, size))
+        if self._domains:
+            places = np.random.default_rng([*seed, 1]).permutation(len(batches))
+            batches = [batches[place] for place in places]
+        self._epoch = epoch, np.concatenate(batches)
+        return self._epoch[1]
 
     def _draw(self, example: TrainingExample, key: list[int]) -> list[int]:
         """Draw a positive and the negatives."""
@@ -191,26 +202,6 @@ def _add(drawn: list[int], document: int) -> None:
     """Add a document once; a repeated draw is replaced by a random document."""
     if document not in drawn:
         drawn.append(document)
-
-
-@lru_cache(maxsize=2)
-def _ordered(
-    n: int, size: int, seed: int, epoch: int, domains: tuple[str, ...]
-) -> NDArray[np.int64]:
-    """Shuffle ``n`` examples into whole batches, with ``domains`` each of one domain.
-
-    Fewer examples than a batch are repeated.
-    """
-    order = np.random.default_rng([seed, _ORDER, epoch]).permutation(n)
-    if not domains:
-        return np.resize(order, max(1, n // size) * size)
-    names = np.array(domains)[order]
-    batches = []
-    for name in sorted(set(domains)):
-        members = order[names == name]
-        batches += list(np.resize(members, max(1, len(members) // size) * size).reshape(-1, size))
-    rng = np.random.default_rng([seed, _ORDER, epoch, 1])
-    return np.concatenate([batches[index] for index in rng.permutation(len(batches))])
 
 
 @dataclass(eq=False)
