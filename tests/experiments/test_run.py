@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from boolattn.evaluation.tables import short
 from boolattn.reproduction.runs import Run, RunKey, load_queries
 from boolattn.reproduction.systems import registry
 from experiments.__main__ import main
@@ -102,6 +103,11 @@ def stored(tmp_path):
     return folder
 
 
+def results_of(stored, system):
+    paths = (stored / f"quest-intro/minilm/{system}-{seed}.json.gz" for seed in (0, 42))
+    return [result for path in paths for result in Run.load(path).results]
+
+
 def test_the_report_compares_with_plain_towers(stored, tmp_path, capsys):
     out, label = tmp_path / "page", registry().systems["corrected-frozen"].label
     report = ["report", "--runs", str(stored), "--out", str(out)]
@@ -110,6 +116,11 @@ def test_the_report_compares_with_plain_towers(stored, tmp_path, capsys):
     assert f"| {label} | learned | 2 | ." in page
     row = rf"{re.escape(label)} \| learned \| validation \| ([+-])(\S+) \[\S+, \S+\] p \S+"
     [shown] = re.findall(row, page)
+    corrected, plain = (
+        np.mean([result.overall.means["r_precision"] for result in results_of(stored, name)])
+        for name in ("corrected-frozen", "plain")
+    )
+    assert shown == ("+" if corrected >= plain else "-", short(abs(corrected - plain)))
     # Against another line the difference has the other sign.
     assert main([*report, "--against", "corrected-frozen,plain_text"]) == 0
     page = (out / "tables.md").read_text()

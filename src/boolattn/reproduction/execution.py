@@ -152,7 +152,10 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
     save_queries(paths.runs / spec.dataset.name, judged)
-    Run(spec.key, results, {**details, **about(paths)}).save(paths.runs)
+    about = about_machine()
+    # The kernel's version says nothing about a result.
+    about["machine"]["system"] = f"{platform.system()} {platform.machine()}"
+    Run(spec.key, results, {**details, "command": paths.command, **about}).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
     home = paths.model(spec.key)
     for part in ("checkpoints", "best", _BEGUN) if paths.keep_models else ("",):
@@ -237,14 +240,6 @@ def _tower_rankings(
         is_other = use_labels and gate != "oracle"
         labels = f"oracle, trained with {gate}" if is_other else gate
         yield mode, split, labels, rank(vectors, documents, needed_depth(judgements))
-
-
-def about(paths: Paths) -> dict[str, Any]:
-    """Return command, versions, revision and machine, for result files."""
-    details = about_machine()
-    # The kernel's version says nothing about a result.
-    details["machine"]["system"] = f"{platform.system()} {platform.machine()}"
-    return {"command": paths.command, **details}
 
 
 def device() -> str:
