@@ -163,10 +163,11 @@ class Snapshot(Rows, Reader):
         if where not in self._masks:
             if len(self._masks) >= _MAX_MASKS:
                 self._masks.pop(next(iter(self._masks)), None)
-            self._masks[where] = self._new_mask(where)
+            mask = self._mask(where)
+            self._masks[where] = None if mask.all() else mask
         return self._masks[where]
 
-    def _new_mask(self, where: Filter) -> Mask | None:
+    def _mask(self, where: Filter) -> Mask:
         mask = self.live.copy()
         for condition in where.conditions:
             mask &= self._passes(condition)
@@ -179,7 +180,7 @@ class Snapshot(Rows, Reader):
         mask[list(where.without)] = False
         for terms in where.lacking:
             mask[self._word_index.asserting(terms)] = False
-        return None if mask.all() else mask
+        return mask
 
     def _passes(self, condition: Condition) -> Mask:
         """Return which documents meet a condition, deleted ones too."""
