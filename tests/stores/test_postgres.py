@@ -425,6 +425,51 @@ def test_a_server_that_was_stopped_is_asked_again(own_postgres):
         PostgresStore.open(server.get_uri().replace("/postgres?", "/empty?") + "&table=docs")
 
 
+def test_a_store_in_a_schema_is_built_anew(server):
+    execute(server, "CREATE SCHEMA shop")
+    address = f"{server.get_uri()}&table=shop.docs"
+    build(address)
+    with pytest.raises(IndexFolderError, match="holds an index"):
+        build(address)
+    store = build(address, DOCUMENTS[:3], replace=True)
+    assert store.count(Filter()) == 3
+    with store.adding() as draft:
+        fill(draft, DOCUMENTS[3:])
+    assert PostgresStore.open(address).count(Filter()) == 6
+    tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'shop'"
+    with psycopg.connect(server.get_uri()) as connection:
+        assert connection.execute(tables).fetchone() == (3,)
+
+
+def test_a_search_that_goes_on_keeps_the_old_tables_until_the_next_build(
+    address, server, monkeypatch, caplog
+):
+    connect = psycopg.connect
+
+    def impatient(*values, **options):
+        connection = connect(*values, **options)
+        execute_first = connection.execute
+
+        def execute(statement, *rest, **more):
+            return execute_first(str(statement).replace("'60s'", "'50ms'"), *rest, **more)
+
+        connection.execute = execute
+        return connection
+
+    build(address)
+    old = tables_of(server, address)
+    monkeypatch.setattr(psycopg, "connect", impatient)
+    with connect(server.get_uri()) as reader:
+        reader.execute(f"SELECT count(*) FROM {old}")
+        store = build(address, DOCUMENTS[:3], replace=True)
+    assert "cannot remove what the build replaced" in caplog.text
+    assert store.count(Filter()) == 3
+    build(address, replace=True)
+    left = "SELECT count(*) FROM pg_tables WHERE tablename = %s"
+    with connect(server.get_uri()) as connection:
+        assert connection.execute(left, (old,)).fetchone() == (0,)
+
+
 def test_several_threads_search_at_once(store):
     errors = []
 

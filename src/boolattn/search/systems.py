@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tantivy
 
 from boolattn.encoders import models
 from boolattn.errors import ConfigError, DataError, MissingDataError
@@ -178,6 +177,8 @@ class Bm25Ranker:
 
     @checked
     def __init__(self, documents: Sequence[str]) -> None:
+        import tantivy
+
         schema = tantivy.SchemaBuilder()
         schema.add_unsigned_field(_ROW, fast=True)
         schema.add_text_field(_BODY, tokenizer_name="en_stem", index_option="freq")

@@ -7,8 +7,6 @@ from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import tantivy
-
 from boolattn.query.lexicon import find_cues
 from boolattn.query.tree import Operator
 
@@ -62,6 +60,8 @@ _FREE_OF = re.compile(r"\bfree (?:of|from)\b", re.IGNORECASE)
 @cache
 def analyzer() -> Analyzer:
     """Return the analyzer: words in lower case, folded, without stop words, stemmed."""
+    import tantivy  # not every command analyses texts
+
     builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
     steps = tantivy.Filter
     for step in (steps.remove_long(100), steps.lowercase(), steps.ascii_fold()):

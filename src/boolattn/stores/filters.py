@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from boolattn.errors import QueryError
 from boolattn.query.clauses import MAX_CLAUSES, clauses, n_clauses
 from boolattn.query.tree import Where, atoms
-from boolattn.stores.values import (
-    as_boolean,
-    filter_hash,
-    is_number,
-    is_too_large,
-    period_of,
-)
+from boolattn.stores.values import as_boolean, filter_hash, is_number, is_too_large, period_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -18,12 +18,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import (
-    BoolattnError,
-    ConfigError,
-    IndexBusyError,
-    IndexFolderError,
-)
+from boolattn.errors import BoolattnError, ConfigError, IndexBusyError, IndexFolderError
 from boolattn.files import is_special
 from boolattn.settings import build, check_types
 from boolattn.stores.settings import StoreSettings, check_format, no_index

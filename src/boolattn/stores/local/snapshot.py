@@ -12,7 +12,6 @@ from boolattn.stores.filters import NUMBERS, RANGES, Field, Filter
 from boolattn.stores.local.manifest import read_stamps
 from boolattn.stores.local.segments import Rows
 from boolattn.stores.local.vectors import ExactVectors, open_vectors
-from boolattn.stores.local.words import Words
 from boolattn.stores.values import ValueCounts, filter_hash, items
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from boolattn.stores.base import Array, Claims, Keys, Mask
     from boolattn.stores.filters import Condition
     from boolattn.stores.local.manifest import Manifest
+    from boolattn.stores.local.words import Words
 
 #: Filters whose documents are remembered.
 _MAX_MASKS = 64
@@ -37,8 +37,11 @@ class Snapshot(Rows, Reader):
         super().__init__(folder, manifest)
         self.index = open_vectors(folder, manifest, self)
         self.scans = self.index.is_exact
-        words, is_small = manifest.words, manifest.is_small
-        self._words = Words(folder / words, is_copied=is_small) if words else None
+        self._words: Words | None = None
+        if manifest.words:
+            from boolattn.stores.local.words import Words  # tantivy only where it is needed
+
+            self._words = Words(folder / manifest.words, is_copied=manifest.is_small)
         self._masks: dict[Filter, Mask | None] = {}
         self._fields: dict[str, Field] = {}
 
@@ -161,10 +164,11 @@ class Snapshot(Rows, Reader):
         if where not in self._masks:
             if len(self._masks) >= _MAX_MASKS:
                 self._masks.pop(next(iter(self._masks)), None)
-            self._masks[where] = self._new_mask(where)
+            mask = self._mask(where)
+            self._masks[where] = None if mask.all() else mask
         return self._masks[where]
 
-    def _new_mask(self, where: Filter) -> Mask | None:
+    def _mask(self, where: Filter) -> Mask:
         mask = self.live.copy()
         for condition in where.conditions:
             mask &= self._passes(condition)
@@ -177,7 +181,7 @@ class Snapshot(Rows, Reader):
         mask[list(where.without)] = False
         for terms in where.lacking:
             mask[self._word_index.asserting(terms)] = False
-        return None if mask.all() else mask
+        return mask
 
     def _passes(self, condition: Condition) -> Mask:
         """Return which documents meet a condition, deleted ones too."""

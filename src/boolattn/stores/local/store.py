@@ -20,7 +20,6 @@ from boolattn.stores.local import segments as storage
 from boolattn.stores.local.manifest import Manifest, check_files, describe, read_manifest
 from boolattn.stores.local.snapshot import Snapshot
 from boolattn.stores.local.vectors import faiss_module, write_graph
-from boolattn.stores.local.words import write_words
 from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
 
 if TYPE_CHECKING:
@@ -236,6 +235,8 @@ class LocalDraft(Draft):
         return self.sample(texts)
 
     def _with_words(self, manifest: Manifest, rows: storage.Rows, first: int) -> Manifest:
+        from boolattn.stores.local.words import write_words
+
         name = f"lexical-{manifest.generation}"
         target, part = self._folder / name, self._folder / (name + disk.PART)
         base = self._folder / manifest.words if manifest.words else None

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tantivy
@@ -17,12 +17,7 @@ from boolattn.errors import IndexFolderError
 from boolattn.files import scratch_folder
 from boolattn.kinds.lexicon import is_tag
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.analysis import (
-    DELTA,
-    analyzer,
-    spaced,
-    terms_of,
-)
+from boolattn.stores.analysis import DELTA, analyzer, spaced, terms_of
 from boolattn.stores.base import Claim
 from boolattn.stores.batches import document_terms, indexed_text
 
@@ -33,9 +28,6 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.kinds.lexicon import Kinds
     from boolattn.stores.base import Claims, Keys, Mask
-
-    TantivyIndex = Any
-    TantivySchema = Any
 
 ANALYZER = "boolattn"
 #: Words of a document; kinds of the things it names; those that it only negates; its number.
@@ -60,8 +52,13 @@ def write_words(
             os.link(path, target / path.name)
         except OSError:  # not every file system has links
             shutil.copyfile(path, target / path.name)
+    schema = tantivy.SchemaBuilder()
+    schema.add_unsigned_field(_ROW, fast=True, indexed=True)
+    schema.add_text_field(_BODY, tokenizer_name=ANALYZER, index_option="freq")
+    for name in (_DENIED, _KINDS):
+        schema.add_text_field(name, tokenizer_name="raw", index_option="basic")
     try:
-        index = tantivy.Index(_schema(), path=str(target))
+        index = tantivy.Index(schema.build(), path=str(target))
         index.register_tokenizer(ANALYZER, analyzer())
         _add(index, documents, kinds)
     except ValueError as error:
@@ -77,17 +74,8 @@ def write_words(
             path.chmod(0o666 & ~umask)
 
 
-def _schema() -> TantivySchema:
-    schema = tantivy.SchemaBuilder()
-    schema.add_unsigned_field(_ROW, fast=True, indexed=True)
-    schema.add_text_field(_BODY, tokenizer_name=ANALYZER, index_option="freq")
-    for name in (_DENIED, _KINDS):
-        schema.add_text_field(name, tokenizer_name="raw", index_option="basic")
-    return schema.build()
-
-
 def _add(
-    index: TantivyIndex, documents: Iterable[tuple[int, Document]], kinds: Kinds | None
+    index: tantivy.Index, documents: Iterable[tuple[int, Document]], kinds: Kinds | None
 ) -> None:
     # One thread, so that documents are in the order of their rows.
     writer = index.writer(heap_size=_HEAP, num_threads=1)
@@ -120,8 +108,7 @@ class Words:
             index = tantivy.Index.open(str(links))
             index.config_reader("manual")
             self._searcher = index.searcher()
-        self._schema = index.schema
-        self._folder = folder
+        self._schema, self._folder = index.schema, folder
 
     def search(self, terms: Iterable[str], n: int, allowed: Mask | None = None) -> Ranked:
         """Return the ``n`` documents of highest BM25+ score, of those that have one of the terms.

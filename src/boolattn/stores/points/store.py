@@ -18,13 +18,7 @@ from boolattn.data.records import Document
 from boolattn.errors import IndexMismatchError, QueryError, ServerError
 from boolattn.stores.base import Passages, ServerStore, best_documents
 from boolattn.stores.filters import Filter
-from boolattn.stores.points.database import (
-    VECTOR,
-    WORDS,
-    key_of,
-    term_index,
-    warned,
-)
+from boolattn.stores.points.database import VECTOR, WORDS, key_of, term_index, warned
 from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds
 from boolattn.stores.settings import HNSW, check_build, check_ids, saved_settings
 

@@ -140,7 +140,7 @@ class Database:
             # takes longer than it saves.
             connection.execute(
                 f"SET statement_timeout = {round(1000 * timeout)}; SET jit = off; "
-                "SET plan_cache_mode = force_custom_plan; "
+                "SET plan_cache_mode = force_custom_plan; SET lock_timeout = '60s'; "
                 "SET idle_in_transaction_session_timeout = 0; SET client_min_messages = error"
             )
             if is_owner:

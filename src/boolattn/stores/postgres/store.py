@@ -12,13 +12,14 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psycopg
 from pgvector import HalfVector, Vector
 from psycopg.errors import UndefinedColumn, UndefinedTable
 
 from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Claim
-from boolattn.stores.points.database import VECTOR, Match, PointDatabase, term_index
+from boolattn.stores.points.database import VECTOR, Match, PointDatabase, one_line, term_index
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.postgres.database import (
     Database,
@@ -168,8 +169,9 @@ class PostgresDatabase(PointDatabase):
 
     def drop(self, collection: str) -> None:
         # Each by itself: a search that waits for one table may have read another.
-        for table in ("{points}", "{terms}", "{state}"):
-            self.at(collection)._execute(f"DROP TABLE IF EXISTS {table}")
+        with one_line(self.label, (psycopg.Error,)):
+            for table in ("{points}", "{terms}", "{state}"):
+                self.at(collection)._execute(f"DROP TABLE IF EXISTS {table}")
 
     def dimension(self) -> int:
         column = "attrelid = '{points}'::regclass AND attname = 'vector' AND NOT attisdropped"
