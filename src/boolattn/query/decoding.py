@@ -56,17 +56,11 @@ class ParserLogits(NamedTuple):
 
 @dataclass(frozen=True)
 class ParserOutput:
-    """The parse of one text.
+    """The parse of one text."""
 
-    Attributes:
-        parsed: ``None`` for a text that cannot be parsed.
-        confidence: Probability of the tree; 0 where words are missing.
-        reason: Why a text with cue words is one operand; empty where it is not, or has none.
-    """
-
-    parsed: ParsedQuery | None = None
-    confidence: float = 1.0
-    reason: str = ""
+    parsed: ParsedQuery | None = None  # ``None`` for a text that cannot be parsed
+    confidence: float = 1.0  # probability of the tree; 0 where words are missing
+    reason: str = ""  # why a text with cue words is one operand; empty where it is not, or has none
 
 
 def mark_operators(text: str) -> str:

@@ -36,17 +36,11 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """The parse of a query.
+    """The parse of a query."""
 
-    Attributes:
-        operands: The spans of each operand, in text order.
-        is_negated: Which operands are negated.
-        gaps: One fewer than operands.
-    """
-
-    operands: tuple[Spans, ...]
-    is_negated: tuple[bool, ...] = (False,)
-    gaps: tuple[Gap, ...] = ()
+    operands: tuple[Spans, ...]  # the spans of each operand, in text order
+    is_negated: tuple[bool, ...] = (False,)  # which operands are negated
+    gaps: tuple[Gap, ...] = ()  # one fewer than operands
 
     @property
     def is_plain(self) -> bool:
