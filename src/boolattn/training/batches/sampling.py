@@ -169,8 +169,8 @@ class Sampler:
             whole = np.resize(members, max(1, len(members) // size) * size)
             batches += list(whole.reshape(-1, size))
         if self._domains:
-            places = np.random.default_rng([*seed, 1]).permutation(len(batches))
-            batches = [batches[place] for place in places]
+            shuffled = np.random.default_rng([*seed, 1]).permutation(len(batches))
+            batches = [batches[index] for index in shuffled]
         self._epoch = epoch, np.concatenate(batches)
         return self._epoch[1]
 
