@@ -309,20 +309,18 @@ def write_served(folder: str) -> list[dict[str, Any]]:
 
 
 def measure_memory(folder: str) -> list[dict[str, Any]]:
-    """Return resident megabytes after queries: of an index of one document, and added by many."""
-    from benchmarks.service import Document, index_random, make_queries
+    """Return resident megabytes that an index adds to one of one document, after queries."""
+    from benchmarks.resource_usage import memory_mb
+    from benchmarks.service import make_queries
     from boolattn.search import Searcher
 
-    sizes, empty = [], Path(f"{folder}-empty")
-    index_random(empty, [Document(id="first", text="a moth of Borneo")])
-    for searcher in map(Searcher.open, (str(empty), folder)):
+    sizes, small = [], Searcher.from_texts(["a moth of Borneo"])
+    for searcher in (small, Searcher.open(folder, small.encoder)):
         for text in make_queries(20, seed=0):
             searcher.search(text, 10)
-        status = Path("/proc/self/status").read_text(encoding="utf-8").partition("VmRSS:")[2]
-        sizes.append(int(status.split()[0]) / 1024)
-    what, vectors = "memory added by a searched index, MB", len(searcher) * DIMENSION * 4 / 2**20
-    name = f"vectors alone (one document: {sizes[0]:.0f} MB)"
-    return [_row(what, [sizes[1] - sizes[0]], name, [vectors], "<= 1.3")]
+        sizes.append(sum(memory_mb().values()))
+    what, vectors = f"memory added to {sizes[0]} MB", len(searcher) * DIMENSION * 4 / 2**20
+    return [_row(what, [sizes[1] - sizes[0]], "vectors alone", [vectors], "<= 1.3")]
 
 
 def _environment(threads: int = 0) -> dict[str, str]:

@@ -11,7 +11,7 @@ from boolattn.query.lexicon import find_cues
 from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Set
+    from collections.abc import Iterable, Iterator, Mapping, Set
 
     Analyzer = Any
 
@@ -124,16 +124,17 @@ def plain_title(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" \"'.?!")
 
 
-def asserted_terms(text: str) -> frozenset[str]:
+def asserted_terms(text: str, negated: Iterable[tuple[int, int]] | None = None) -> frozenset[str]:
     """Return the words of a text as they are indexed, without those that the text negates.
 
-    A word that also stands elsewhere in the text, without a negation, counts.
+    A word that also stands elsewhere in the text, without a negation, counts. ``negated`` are the
+    text's :func:`negated_spans`, if they are known.
 
     >>> sorted(asserted_terms("Nut-free cake without eggs or dairy. Driving licence not required."))
     ['cake', 'free', 'requir', 'without']
     """
     pieces, end = [], 0
-    for start, stop in sorted(negated_spans(text)):
+    for start, stop in sorted(negated_spans(text) if negated is None else negated):
         pieces.append(text[end : max(start, end)])
         end = max(end, stop)
     return frozenset(terms_of(" ".join([*pieces, text[end:]])))

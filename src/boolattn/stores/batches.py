@@ -157,9 +157,10 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     tags: set[str] = set()
     for number, span in enumerate(spans):
         text = indexed_text(replace(document, text=document.text[slice(*span)]))
-        asserted, denied = kinds.tags(text, negated_spans(text)) if kinds else ((), ())
+        negated = list(negated_spans(text))
+        asserted, denied = kinds.tags(text, negated) if kinds else ((), ())
         tags.update(asserted, denied)
-        for term in {*asserted_terms(text), *asserted}:
+        for term in {*asserted_terms(text, negated), *asserted}:
             n_parts[term] += len(spans) if number == 0 else 1
     about = {term for term, n in n_parts.items() if 3 * n >= len(spans)}
     words = DocumentTerms(
