@@ -16,7 +16,7 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 32_533,
+    "src": 32_528,
     "benchmark_data": 2_720,
     "experiments": 4_040,
     "benchmarks": 2_600,

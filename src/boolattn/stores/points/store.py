@@ -2,7 +2,8 @@
 
 The store's name is an alias of a collection ``NAME__…``. A build fills a collection of its own, and
 the alias changes when it is complete. Several processes may write, but not the same document at
-once. Words are weighted for the mean length of the first batch's documents, whatever comes later.
+once; of Postgres one alone. Qdrant and Milvus weight words for the mean length of the first batch's
+documents, whatever comes later.
 """
 
 from __future__ import annotations
