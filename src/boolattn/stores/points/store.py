@@ -2,7 +2,8 @@
 
 The store's name is an alias of a collection ``NAME__…``. A build fills a collection of its own, and
 the alias changes when it is complete. Several processes may write, but not the same document at
-once. Words are weighted for the mean length of the first batch's documents, whatever comes later.
+once; of Postgres one alone. Qdrant and Milvus weight words for the mean length of the first batch's
+documents, whatever comes later.
 """
 
 from __future__ import annotations
@@ -109,13 +110,13 @@ class PointStore(ServerStore):
         Then, after an error, the documents that were written stay, each of them whole, and the same
         documents written again, with ``replace_old``, complete the rest.
         """
-        with self._database.writing() as database:
-            # By its name: documents of a store that is built anew meanwhile would be lost unseen.
-            database = database.at(database.known_target())
-            try:
+        try:
+            with self._database.writing() as database:
+                # By its name: documents of a store that is built anew would be lost unseen.
+                database = database.at(database.known_target())
                 yield PointDraft(database, database.read_state())
-            finally:
-                self._counts.clear()
+        finally:
+            self._counts.clear()
 
     def delete(self, ids: Iterable[str]) -> None:
         """Delete the heads, with which the documents are gone, and then the rest."""
