@@ -16,7 +16,7 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 31_720,
+    "src": 31_710,
     "benchmark_data": 2_720,
     "experiments": 3_935,
     "benchmarks": 2_475,
