@@ -47,7 +47,7 @@ class WordSearcher:
         self.least = 0.0
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
-        self.encoder = SimpleNamespace(towers=[None])  # not a model with two towers
+        self.encoder = SimpleNamespace()  # explains nothing
 
     def __len__(self) -> int:
         return len(DOCUMENTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boolattn import BoolAttnConfig
+from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.towers import build_towers
 from boolattn.encoders.models import minilm_folder
 from tests.service.browser import CONTRAST, needs_browser, search, services
@@ -23,13 +24,13 @@ FOCUSED = """() => {
 @pytest.fixture(scope="module")
 def running():
     """Start services: the word-overlap searcher, and an encoder with BoolAttn."""
-    towers = build_towers(minilm_folder(), BoolAttnConfig(gate="lexicon", rank=16))
+    encoder = TorchEncoder(build_towers(minilm_folder(), BoolAttnConfig(gate="lexicon", rank=16)))
 
     with services() as start:
 
         def with_towers(**settings) -> str:
             searcher = WordSearcher()
-            searcher.encoder.towers = towers
+            searcher.encoder = encoder
             return start(searcher, **settings)
 
         yield with_towers
