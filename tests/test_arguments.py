@@ -60,7 +60,7 @@ def document(name, value):
 
 
 CALLS = {
-    "search, documents": lambda _, odd: boolattn.search([odd], "moths"),
+    "texts": lambda _, odd: Searcher.from_texts([odd]),
     "add": lambda searcher, odd: searcher.add(odd),
     "add one": lambda searcher, odd: searcher.add([odd]),
     "document id": lambda searcher, odd: searcher.add([document("id", odd)]),

@@ -152,6 +152,7 @@ def test_a_table_is_indexed_changed_and_described(place, monkeypatch):
         "left out: table.csv:4: the id '1' comes twice, first at 2; every document needs its own\n"
         "1 row left out\n"
         "1 empty document left out, the first: table.csv:3: the field 'what' is empty\n"
+        "documents have no title; --title-field takes one of tags\n"
         "search: boolattn search table.index    page: boolattn serve table.index\n"
     )
     new = CliRunner().invoke(

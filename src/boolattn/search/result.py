@@ -60,8 +60,9 @@ class SearchResult:
 
     It has a length, and can be iterated: ``for hit in result``.
 
-    >>> import boolattn
-    >>> result = boolattn.search(["A red moth.", "A red ant."], "red but not ants")
+    >>> from boolattn import Searcher
+    >>> searcher = Searcher.from_texts(["A red moth.", "A red ant."])
+    >>> result = searcher.search("red but not ants")
     >>> result.tree_text, len(result), [(d.id, d.why) for d in result.left_out]
     ('red NOT ants', 1, [('1', "it mentions 'ants'")])
     >>> result.highlights(result[0]), result.has_words(result[0]), result.to_dict()["query"]
