@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import boolattn
-from boolattn import BoolAttnConfig, BoolattnError, BooleanRetriever, Searcher, TorchEncoder
+from boolattn import BoolAttnConfig, BoolattnError, Searcher, TorchEncoder
 from boolattn.data.beir import read_beir, write_beir
 from boolattn.data.boolquestions import load_boolquestions, read_passages, read_questions
 from boolattn.data.catalog import DataOptions, open_dataset
@@ -68,7 +68,7 @@ CALLS = {
     "document title": lambda searcher, odd: searcher.add([document("title", odd)]),
     "delete": lambda searcher, odd: searcher.delete(odd),
     "delete one": lambda searcher, odd: searcher.delete([odd]),
-    "store": lambda _, odd: BooleanRetriever(odd, lambda texts: texts),
+    "store": lambda _, odd: Searcher(odd, lambda texts: texts),
     "encoder": lambda _, odd: TorchEncoder(odd),
     "detach": lambda _, odd: boolattn.detach(odd),
     "explain": lambda _, odd: boolattn.explain(odd, None, "moths"),
@@ -134,7 +134,7 @@ PATH_CALLS = {
     "parser of an index": lambda own, odd: Searcher.open(
         own.own.store.folder, own.own.encoder, parser=odd
     ),
-    "parser of a store": lambda _, odd: BooleanRetriever(
+    "parser of a store": lambda _, odd: Searcher(
         ArrayCollection(np.eye(1), ROWS), lambda texts: np.ones((len(texts), 1)), odd
     ),
     "load_parser": lambda _, odd: load_parser(odd),
@@ -188,7 +188,7 @@ OTHER_CALLS = {
     "id of a text": lambda own, odd: Searcher.from_texts(
         [{"text": "moths", "id": odd}], own.own.encoder
     ),
-    "queries of a store": lambda _, odd: BooleanRetriever(
+    "queries of a store": lambda _, odd: Searcher(
         ArrayCollection(np.eye(1), ROWS), lambda texts: np.ones((len(texts), 1)), None
     ).search(odd),
     "config": lambda own, odd: boolattn.attach(own.plain, odd),

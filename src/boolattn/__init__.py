@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
     from boolattn.plugin.explain import explain
     from boolattn.query.tree import Operator
-    from boolattn.search import BooleanRetriever, Searcher
+    from boolattn.search import Searcher
 
 __version__ = "0.1.0.dev0"
 #: For the time that a command shows: the user's, with what is loaded first.
@@ -35,7 +35,6 @@ _HOME = {
     "BoolAttnConfig": "boolattn.attention.config",
     "BoolBertModel": "boolattn.encoder.bool_bert",
     "BoolattnError": "boolattn.errors",
-    "BooleanRetriever": "boolattn.search",
     "Document": "boolattn.data.records",
     "Operator": "boolattn.query.tree",
     "TorchEncoder": "boolattn.encoder.torch_encoder",
@@ -74,7 +73,6 @@ __all__ = [  # noqa: RUF022 - grouped as a reader meets them
     "TorchEncoder",
     "Searcher",
     "Document",
-    "BooleanRetriever",
     "BoolAttnConfig",
     "BoolattnError",
     "Operator",

@@ -22,13 +22,7 @@ from boolattn.evaluation.metrics import measure
 from boolattn.search.systems import SystemOptions, open_system
 from boolattn.stores.local.manifest import read_manifest
 from examples.demo.__main__ import app as demo
-from examples.demo.queries import (
-    CHOSEN,
-    EXCLUDED,
-    OTHER,
-    choose_queries,
-    judge_extra,
-)
+from examples.demo.queries import CHOSEN, EXCLUDED, OTHER, choose_queries, judge_extra
 from tests.search.test_without_torch import PRELUDE, call
 
 run = CliRunner().invoke

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.search import BooleanRetriever, Searcher
+from boolattn.search import Searcher
 from boolattn.stores.arrays import ArrayCollection
 from tests.search import word_model
 
@@ -22,7 +22,7 @@ def source(request):
         return Searcher.from_texts(DOCUMENTS, model, parser=None)
     rows = [{"id": d.id, "title": d.title, "text": d.text, **d.metadata} for d in DOCUMENTS]
     vectors = model.encode_documents([d.text for d in DOCUMENTS])
-    return BooleanRetriever(ArrayCollection(vectors, rows), model, parser=None)
+    return Searcher(ArrayCollection(vectors, rows), model, parser=None)
 
 
 def check(found, source, texts, metadata):

@@ -9,7 +9,7 @@ import pytest
 
 import boolattn
 from boolattn.errors import ConfigError, DataError
-from boolattn.search import BooleanRetriever, Document, Searcher
+from boolattn.search import Document, Searcher
 from boolattn.stores.arrays import ArrayCollection
 from tests.search import word_model
 
@@ -52,7 +52,7 @@ def test_a_temporary_index_is_saved(searcher, tmp_path):
     with pytest.raises(boolattn.BoolattnError, match="insects"):
         searcher.save(tmp_path / "insects")
     vectors = word_model.retriever().encode_documents(["moths"])
-    foreign = BooleanRetriever(ArrayCollection(vectors, [{"text": "moths"}]), searcher.encoder)
+    foreign = Searcher(ArrayCollection(vectors, [{"text": "moths"}]), searcher.encoder)
     with pytest.raises(ConfigError, match="no folder"):
         foreign.save(tmp_path / "other")
 

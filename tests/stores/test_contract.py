@@ -10,13 +10,7 @@ import pytest
 
 from boolattn.data.records import Document
 from boolattn.encoders.callables import CallableEncoder
-from boolattn.errors import (
-    ConfigError,
-    DataError,
-    IndexFolderError,
-    IndexMismatchError,
-    QueryError,
-)
+from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError, QueryError
 from boolattn.stores.address import open_store
 from boolattn.stores.analysis import term_counts, term_weights
 from boolattn.stores.base import Claim

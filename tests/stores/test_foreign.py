@@ -26,7 +26,7 @@ from boolattn.errors import (
 )
 from boolattn.query.plan import plan_queries
 from boolattn.query.syntax import parse
-from boolattn.search import BooleanRetriever, Searcher
+from boolattn.search import Searcher
 from boolattn.stores.arrays import ArrayCollection
 from boolattn.stores.foreign import CANDIDATES, Collection, ForeignStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
@@ -173,7 +173,7 @@ def scores(result):
 
 
 def test_a_store_answers_as_an_index_does(store, retriever, shared):
-    own = BooleanRetriever(store, retriever, parser=None)
+    own = Searcher(store, retriever, parser=None)
     for query in QUERIES:
         for filters in FILTERS:
             found = own.search(query, k=8, filters=filters)
@@ -198,7 +198,7 @@ def test_a_store_gives_vectors_of_its_ids(store, vectors):
 
 
 def test_words_that_an_operand_must_not_have(store, retriever):
-    own = BooleanRetriever(store, retriever, parser=None)
+    own = Searcher(store, retriever, parser=None)
     query = "moths AND Borneo NOT Sumatra"
     assert "both" not in of(own.search(query, k=25))
     assert "both" in of(own.search(query, k=25, strict_not=False))
@@ -212,7 +212,7 @@ def test_words_that_an_operand_must_not_have(store, retriever):
 
 
 def test_a_row_is_an_operand(store, retriever):
-    own = BooleanRetriever(store, retriever, parser=None)
+    own = Searcher(store, retriever, parser=None)
     [first, second] = own.search("moths AND Borneo", k=2).hits
     found = own.search(f"like:{first.id} NOT birds", k=3)
     assert first.id not in [hit.id for hit in found.hits]
@@ -237,7 +237,7 @@ CONDITIONS = (
 
 
 def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shared):
-    own = BooleanRetriever(store, retriever, parser=None)
+    own = Searcher(store, retriever, parser=None)
     for condition, filters in CONDITIONS:
         found = own.search(f"moths AND Borneo AND {condition}", k=25)
         right = own.search("moths AND Borneo", k=25, filters=filters)
@@ -268,7 +268,7 @@ def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shar
 
 
 def test_weights_count_in_a_store_as_in_an_index(store, retriever, shared):
-    own = BooleanRetriever(store, retriever, parser=None)
+    own = Searcher(store, retriever, parser=None)
     for query in ("moths^5 AND Peru", "moths AND Peru^5", "moths^3 OR birds", "moths NOT Java^4"):
         found = own.search(query, k=8, strict_not=False)
         right = shared.search(query, k=8, hybrid=False, strict_not=False)
@@ -318,7 +318,7 @@ class Topics:
 def test_few_candidates_find_what_composing_every_row_finds():
     corpus = Topics(6000)
     store = Counted(corpus.vectors, corpus.rows)
-    own = BooleanRetriever(store, corpus.embed, parser=None)
+    own = Searcher(store, corpus.embed, parser=None)
     found = 0
     for text in (queries := list(corpus.queries(24))):
         plans = plan_queries(read_trees([parse(text)]), own.encoder)
@@ -337,7 +337,7 @@ def test_few_candidates_find_what_composing_every_row_finds():
 
 
 def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):
-    own = BooleanRetriever(store, retriever, parser=None)
+    own = Searcher(store, retriever, parser=None)
     with pytest.raises(
         ConfigError, match=r"has no words of its own: leave out hybrid, or make an index of it"
     ):
@@ -346,7 +346,7 @@ def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):
         own.search("moths NOT birds", exhaustive=True)
     with pytest.raises(QueryError, match="k must be at least 1"):
         own.search("moths", k=0)
-    other = BooleanRetriever(store, lambda texts: np.ones((len(texts), 3)), parser=None)
+    other = Searcher(store, lambda texts: np.ones((len(texts), 3)), parser=None)
     with pytest.raises(IndexMismatchError, match=r"vectors of length 32, and .* has 3; use"):
         other.search("moths NOT birds")
     found = asyncio.run(own.asearch("moths AND Borneo", k=2, offset=1))
@@ -354,7 +354,7 @@ def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):
 
 
 def test_plain_text_is_parsed_by_the_shipped_parser(vectors, retriever):
-    own = BooleanRetriever(ArrayCollection(vectors, ROWS), retriever)
+    own = Searcher(ArrayCollection(vectors, ROWS), retriever)
     found = own.search("moths of Borneo but not Sumatra", k=25, strict_not=False)
     assert found.is_composed
     assert found.hits[0].verdict == "kept"
@@ -364,8 +364,8 @@ def test_plain_text_is_parsed_by_the_shipped_parser(vectors, retriever):
 
 @pytest.mark.parametrize("metric", ["dot", "l2"])
 def test_other_metrics_rank_as_cosine_for_vectors_of_length_one(metric, vectors, retriever):
-    right = BooleanRetriever(ArrayCollection(vectors, ROWS), retriever, parser=None)
-    own = BooleanRetriever(ArrayCollection(vectors, ROWS, metric=metric), retriever, parser=None)
+    right = Searcher(ArrayCollection(vectors, ROWS), retriever, parser=None)
+    own = Searcher(ArrayCollection(vectors, ROWS, metric=metric), retriever, parser=None)
     for query in QUERIES:
         assert scores(own.search(query)) == pytest.approx(scores(right.search(query)), abs=1e-4)
 
@@ -374,10 +374,10 @@ def test_a_ranking_that_would_be_wrong_is_refused(vectors, retriever, postgres):
     longer = vectors * np.linspace(1, 3, len(vectors))[:, None].astype(np.float32)
     store = ArrayCollection(longer, ROWS, metric="l2")
     with pytest.raises(IndexMismatchError, match="L2 ranks as cosine does only"):
-        BooleanRetriever(store, retriever, parser=None).search("moths NOT birds")
+        Searcher(store, retriever, parser=None).search("moths NOT birds")
     # Cosine does not mind the length.
-    own = BooleanRetriever(ArrayCollection(longer, ROWS), retriever, parser=None)
-    right = BooleanRetriever(ArrayCollection(vectors, ROWS), retriever, parser=None)
+    own = Searcher(ArrayCollection(longer, ROWS), retriever, parser=None)
+    right = Searcher(ArrayCollection(vectors, ROWS), retriever, parser=None)
     expected = pytest.approx(scores(right.search(QUERIES[1])), abs=1e-4)
     assert scores(own.search(QUERIES[1])) == expected
     with pytest.raises(ConfigError, match="compares vectors by hamming; composed search needs"):
@@ -393,9 +393,9 @@ def test_a_ranking_that_would_be_wrong_is_refused(vectors, retriever, postgres):
 def test_rows_without_a_vector_are_not_found(vectors, retriever, postgres):
     address = postgres.get_uri()
     fill_postgres(address, "holes", [None, *vectors[1:]])
-    own = BooleanRetriever(PostgresCollection(address, "holes"), retriever, parser=None)
+    own = Searcher(PostgresCollection(address, "holes"), retriever, parser=None)
     assert len(own.search("moths NOT birds", k=25, strict_not=False).hits) == 24
-    own = BooleanRetriever(
+    own = Searcher(
         PostgresCollection(address, "holes", where="place = 'Peru' AND text LIKE '%moths%'"),
         retriever,
         parser=None,
@@ -406,7 +406,7 @@ def test_rows_without_a_vector_are_not_found(vectors, retriever, postgres):
 def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
     address = postgres.get_uri()
     fill_postgres(address, "halves", vectors, kind="halfvec")
-    own = BooleanRetriever(PostgresCollection(address, "halves"), retriever, parser=None)
+    own = Searcher(PostgresCollection(address, "halves"), retriever, parser=None)
     for filters in ({"tags": "Peru"}, {"place": {"contains": "pE"}, "more.group": "moths"}):
         assert of(own.search("moths NOT birds", k=1, filters=filters)) == ["moths-peru"]
     found = own.search("moths NOT birds", k=25, filters={"tags": {"not": "Peru"}}, strict_not=False)
@@ -420,7 +420,7 @@ def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
 def test_a_server_that_is_killed_is_one_line_and_found_again(vectors, retriever, own_postgres):
     address = own_postgres.get_uri()
     fill_postgres(address, "items", vectors)
-    own = BooleanRetriever(PostgresCollection(address, "items", timeout=5), retriever, parser=None)
+    own = Searcher(PostgresCollection(address, "items", timeout=5), retriever, parser=None)
     before = of(own.search(QUERIES[1]))
     crash(own_postgres)
     with pytest.raises(ServerError, match=r"Postgres \(items\): ") as caught:
@@ -433,7 +433,7 @@ def test_a_server_that_is_killed_is_one_line_and_found_again(vectors, retriever,
 def test_a_slow_or_deleted_store_is_one_line(vectors, retriever, postgres):
     address = postgres.get_uri()
     fill_postgres(address, "busy", vectors)
-    own = BooleanRetriever(PostgresCollection(address, "busy", timeout=0.3), retriever, parser=None)
+    own = Searcher(PostgresCollection(address, "busy", timeout=0.3), retriever, parser=None)
     with psycopg.connect(address) as other:
         other.execute("LOCK TABLE busy IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(ServerError, match="statement timeout"):
@@ -445,7 +445,7 @@ def test_a_slow_or_deleted_store_is_one_line(vectors, retriever, postgres):
         own.search("moths NOT birds")
     client = QdrantClient(":memory:")
     fill_qdrant(client, "items", vectors)
-    own = BooleanRetriever(QdrantCollection(client, "items"), retriever, parser=None)
+    own = Searcher(QdrantCollection(client, "items"), retriever, parser=None)
     client.delete_collection("items")
     with pytest.raises(ServerError, match=r"Qdrant \(items\): .*not found"):
         own.search("moths NOT birds")
@@ -492,10 +492,8 @@ def endpoint(retriever):
 
 def test_an_endpoint_encodes(endpoint, vectors, retriever, monkeypatch):
     store = ArrayCollection(vectors, ROWS)
-    right = BooleanRetriever(store, retriever, parser=None).search(QUERIES[1])
-    assert of(BooleanRetriever(store, f"{endpoint}/v1/", parser=None).search(QUERIES[1])) == of(
-        right
-    )
+    right = Searcher(store, retriever, parser=None).search(QUERIES[1])
+    assert of(Searcher(store, f"{endpoint}/v1/", parser=None).search(QUERIES[1])) == of(right)
     with pytest.raises(ServerError, match=r"answers 401 .*is SOME_KEY set"):
         EmbeddingEndpoint(f"{endpoint}/locked/v1", key_variable="SOME_KEY")(["moths"])
     monkeypatch.setenv("SOME_KEY", "k")
@@ -514,9 +512,9 @@ def test_encoders_that_are_none_are_refused(vectors):
     store = ArrayCollection(vectors, ROWS)
     for embed, what in ((lambda _: [[1.0]], "shape"), (lambda _: "no", "no array of numbers")):
         with pytest.raises(DataError, match=what):
-            BooleanRetriever(store, embed, parser=None).search("moths NOT birds")
+            Searcher(store, embed, parser=None).search("moths NOT birds")
     with pytest.raises(BoolattnError, match="does not encode"):
-        BooleanRetriever(store, 7)
+        Searcher(store, 7)
 
 
 def test_texts_are_searched_without_a_folder(retriever):
@@ -536,19 +534,19 @@ def test_texts_are_searched_without_a_folder(retriever):
 
 def test_an_encoder_of_long_vectors_gives_cosines(vectors, retriever):
     collection = ArrayCollection(vectors, ROWS)
-    right = BooleanRetriever(collection, retriever, parser=None)
+    right = Searcher(collection, retriever, parser=None)
     long = CallableEncoder(lambda texts: 7 * retriever.encode_queries(texts), similarity="dot")
-    own = BooleanRetriever(collection, long, parser=None)
+    own = Searcher(collection, long, parser=None)
     for query in QUERIES:
         assert scores(own.search(query)) == pytest.approx(scores(right.search(query)), abs=1e-4)
     # An inner product counts the length.
-    dot = BooleanRetriever(ArrayCollection(vectors, ROWS, metric="dot"), long, parser=None)
+    dot = Searcher(ArrayCollection(vectors, ROWS, metric="dot"), long, parser=None)
     expected = [7 * score for score in scores(right.search("moths Borneo"))]
     assert scores(dot.search("moths Borneo")) == pytest.approx(expected, abs=1e-3)
 
 
 def test_a_collection_is_read_and_never_written(vectors, retriever):
-    own = BooleanRetriever(ArrayCollection(vectors, ROWS), retriever, parser=None)
+    own = Searcher(ArrayCollection(vectors, ROWS), retriever, parser=None)
     assert len(own) == 0
     assert (own.has_words, own.fields, own.facets, own.examples) == (False, [], (), ())
     assert own.document("3").metadata["place"] == "Peru"
@@ -583,7 +581,7 @@ class Worded(ArrayCollection):
 
 def test_a_word_index_of_the_collection_counts(vectors, retriever):
     collection = Worded(np.roll(vectors, 1, axis=0), ROWS)  # the vectors are of other rows
-    own = BooleanRetriever(collection, retriever, parser=None)
+    own = Searcher(collection, retriever, parser=None)
     assert own.has_words
     by_vector = own.search("moths AND Borneo", k=3, hybrid=False)
     assert not by_vector.hybrid

@@ -8,11 +8,7 @@ from boolattn.search.options import IndexSettings, SearchOptions
 from boolattn.search.result import Hit, SearchResult
 from boolattn.search.searcher import Searcher
 
-#: A searcher over a collection that someone else filled.
-BooleanRetriever = Searcher
-
 __all__ = [
-    "BooleanRetriever",
     "Document",
     "Hit",
     "IndexSettings",

@@ -27,12 +27,7 @@ from boolattn.files import atomic_folder
 from boolattn.training.graphs.capture import capture
 from boolattn.training.loop import Loop, parameter_groups, processes
 from boolattn.training.losses import softmax_loss
-from boolattn.training.run_folder import (
-    last_checkpoint,
-    load_checkpoint,
-    step_of,
-    write_checkpoint,
-)
+from boolattn.training.run_folder import last_checkpoint, load_checkpoint, step_of, write_checkpoint
 from boolattn.training.tower_pass import TowerPass
 
 if TYPE_CHECKING:
