@@ -16,11 +16,11 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 31_710,
-    "benchmark_data": 2_720,
-    "experiments": 3_935,
-    "benchmarks": 2_475,
-    "tools": 90,
+    "src": 31_690,
+    "benchmark_data": 2_716,
+    "experiments": 3_930,
+    "benchmarks": 2_460,
+    "tools": 84,
 }
 #: Words that do not say what a variable, argument, attribute, function or class holds.
 EMPTY_NAMES = frozenset(

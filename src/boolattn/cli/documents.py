@@ -229,7 +229,7 @@ def _records(options: Mapping[str, Any], *, makes_ids: bool = True) -> Iterator[
 
     texts = tuple(options["text_field"] or ())
     yield read_documents(
-        options["documents"],
+        Path(options["documents"]),
         Fields(text=texts, id=options["id_field"], title=options["title_field"]),
         makes_ids=makes_ids,
         on_bad=on_bad if options["skip_bad"] else None,
