@@ -173,16 +173,16 @@ def scores(result):
 
 
 def test_a_store_answers_as_an_index_does(store, retriever, shared):
-    own = Searcher(store, retriever, parser=None)
+    external = Searcher(store, retriever, parser=None)
     for query in QUERIES:
         for filters in FILTERS:
-            found = own.search(query, k=8, filters=filters)
+            found = external.search(query, k=8, filters=filters)
             right = shared.search(query, k=8, filters=filters, hybrid=False)
             assert scores(found) == pytest.approx(scores(right), abs=1e-4)
             # Other places may be shared by rows that the query does not tell apart.
             assert of(found)[:1] == [hit.id for hit in right.hits[:1]]
             assert found.is_composed == right.is_composed
-    hit = own.search("moths AND Borneo NOT Sumatra", k=1, explain=True).hits[0]
+    hit = external.search("moths AND Borneo NOT Sumatra", k=1, explain=True).hits[0]
     assert (hit.title, hit.metadata["place"]) == ("moths Borneo", "Borneo")
     assert hit.text.startswith("moths moths")
     assert "text" not in hit.metadata
@@ -198,30 +198,30 @@ def test_a_store_gives_vectors_of_its_ids(store, vectors):
 
 
 def test_words_that_an_operand_must_not_have(store, retriever):
-    own = Searcher(store, retriever, parser=None)
+    external = Searcher(store, retriever, parser=None)
     query = "moths AND Borneo NOT Sumatra"
-    assert "both" not in of(own.search(query, k=25))
-    assert "both" in of(own.search(query, k=25, strict_not=False))
+    assert "both" not in of(external.search(query, k=25))
+    assert "both" in of(external.search(query, k=25, strict_not=False))
     # No tags of kinds are stored: the texts are read. Two names side by side are none.
-    far = [hit.metadata for hit in own.search("moths NOT Asia", k=25).hits]
+    far = [hit.metadata for hit in external.search("moths NOT Asia", k=25).hits]
     assert {row["place"] for row in far if row["id"] != "both"} == {"Peru", "Ecuador", "Kenya"}
-    assert len(own.search("moths NOT Asia", k=25, kinds=False).hits) == 25
-    assert of(own.search("moths", k=1, filters={"place": {"contains": "sum"}})) or isinstance(
+    assert len(external.search("moths NOT Asia", k=25, kinds=False).hits) == 25
+    assert of(external.search("moths", k=1, filters={"place": {"contains": "sum"}})) or isinstance(
         store, QdrantCollection | MilvusCollection
     )
 
 
 def test_a_row_is_an_operand(store, retriever):
-    own = Searcher(store, retriever, parser=None)
-    [first, second] = own.search("moths AND Borneo", k=2).hits
-    found = own.search(f"like:{first.id} NOT birds", k=3)
+    external = Searcher(store, retriever, parser=None)
+    [first, second] = external.search("moths AND Borneo", k=2).hits
+    found = external.search(f"like:{first.id} NOT birds", k=3)
     assert first.id not in [hit.id for hit in found.hits]
     assert second.id in [hit.id for hit in found.hits]
-    again = own.search(positive=[f"like:{first.id}"], negative=["birds"], k=3)
+    again = external.search(positive=[f"like:{first.id}"], negative=["birds"], k=3)
     assert scores(again) == pytest.approx(scores(found), abs=1e-4)
     missing = str(uuid.uuid4()) if isinstance(store, QdrantCollection) else "999"
     with pytest.raises(QueryError, match=f"like:{missing}: no document has the id"):
-        own.search(f"like:{missing} NOT birds")
+        external.search(f"like:{missing} NOT birds")
 
 
 CONDITIONS = (
@@ -237,47 +237,49 @@ CONDITIONS = (
 
 
 def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shared):
-    own = Searcher(store, retriever, parser=None)
+    external = Searcher(store, retriever, parser=None)
     for condition, filters in CONDITIONS:
-        found = own.search(f"moths AND Borneo AND {condition}", k=25)
-        right = own.search("moths AND Borneo", k=25, filters=filters)
+        found = external.search(f"moths AND Borneo AND {condition}", k=25)
+        right = external.search("moths AND Borneo", k=25, filters=filters)
         assert set(of(found)) == set(of(right)) != set()
         assert scores(found) == pytest.approx(scores(right), abs=1e-4)
     # A row without a year does not hold the condition, which is what NOT asks for.
     for condition in ("NOT year<1990", "NOT year>=1990", "NOT place~av"):
         query = f"(moths AND {condition}) NOT Sumatra"
-        found, right = (one.search(query, k=25, strict_not=False) for one in (own, shared))
+        found, right = (one.search(query, k=25, strict_not=False) for one in (external, shared))
         is_known = "~" not in condition or not isinstance(
             store, QdrantCollection | MilvusCollection
         )
         assert set(of(found)) == {hit.id for hit in right.hits} != set() or not is_known
-    assert "both" in of(own.search("moths NOT year<1990", k=25))
-    batch = own.search_many(["moths AND year>=1990", "moths", "moths AND year<1990"], k=25)
+    assert "both" in of(external.search("moths NOT year<1990", k=25))
+    batch = external.search_many(["moths AND year>=1990", "moths", "moths AND year<1990"], k=25)
     assert [len(result.hits) for result in batch] == [16, 25, 8]
     for query in ("moths OR year>=1990", "(moths AND year>=1990) OR birds"):
         with pytest.raises(
             QueryError, match=r"year.*1990: a collection takes .* an index of ours$"
         ):
-            own.search(query)
+            external.search(query)
     for query in ("moths NOT (birds OR year<1990)", "(moths OR birds) AND year>=1990"):
-        found, right = (one.search(query, k=25, strict_not=False) for one in (own, shared))
+        found, right = (one.search(query, k=25, strict_not=False) for one in (external, shared))
         assert set(of(found)) == {hit.id for hit in right.hits} != set()
     with pytest.raises(QueryError, match="'old' is neither a number nor a date; between quotes"):
-        own.search("moths AND year>=old")
-    assert own.search("moths AND year>=1990 NOT year>=1990").hits == ()
+        external.search("moths AND year>=old")
+    assert external.search("moths AND year>=1990 NOT year>=1990").hits == ()
 
 
 def test_weights_count_in_a_store_as_in_an_index(store, retriever, shared):
-    own = Searcher(store, retriever, parser=None)
+    external = Searcher(store, retriever, parser=None)
     for query in ("moths^5 AND Peru", "moths AND Peru^5", "moths^3 OR birds", "moths NOT Java^4"):
-        found = own.search(query, k=8, strict_not=False)
+        found = external.search(query, k=8, strict_not=False)
         right = shared.search(query, k=8, hybrid=False, strict_not=False)
         assert scores(found) == pytest.approx(scores(right), abs=1e-4)
-        without = own.search(query.split("^")[0] + query.split("^")[1][1:], k=8, strict_not=False)
+        without = external.search(
+            query.split("^")[0] + query.split("^")[1][1:], k=8, strict_not=False
+        )
         assert scores(found) != pytest.approx(scores(without), abs=1e-4)
     lists = {"positive": ["moths^5", "Peru"], "negative": ["Java^4"], "k": 8}
     right = shared.search(**lists, hybrid=False)
-    assert scores(own.search(**lists)) == pytest.approx(scores(right), abs=1e-4)
+    assert scores(external.search(**lists)) == pytest.approx(scores(right), abs=1e-4)
 
 
 class Counted(ArrayCollection):
@@ -318,44 +320,46 @@ class Topics:
 def test_few_candidates_find_what_composing_every_row_finds():
     corpus = Topics(6000)
     store = Counted(corpus.vectors, corpus.rows)
-    own = Searcher(store, corpus.embed, parser=None)
+    external = Searcher(store, corpus.embed, parser=None)
     found = 0
     for text in (queries := list(corpus.queries(24))):
-        plans = plan_queries(read_trees([parse(text)]), own.encoder)
+        plans = plan_queries(read_trees([parse(text)]), external.encoder)
         right = set(rank_plans(plans, corpus.vectors, 10).rows[0].tolist())
-        found += len(right & {hit.metadata["n"] for hit in own.search(text, strict_not=False).hits})
+        found += len(
+            right & {hit.metadata["n"] for hit in external.search(text, strict_not=False).hits}
+        )
     assert found >= 0.98 * 10 * len(queries)
     # One request for the neighbours of all probes, one for the rows.
     assert len(store.asked) == len(store.read) == len(queries)
     assert {n for _, n in store.asked} == {CANDIDATES}
     assert max(store.read) == 10
     n_read = len(store.read)
-    own.search("topic1 NOT topic2")
+    external.search("topic1 NOT topic2")
     assert len(store.read) == n_read + 2  # also for what NOT leaves out
     assert store.read[-1] <= 32
     assert store.asked[-2:] == [(2, CANDIDATES), (1, 50)]
 
 
 def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):
-    own = Searcher(store, retriever, parser=None)
+    external = Searcher(store, retriever, parser=None)
     with pytest.raises(
         ConfigError, match=r"has no words of its own: leave out hybrid, or make an index of it"
     ):
-        own.search("moths", hybrid=True)
+        external.search("moths", hybrid=True)
     with pytest.raises(ConfigError, match="cannot compare every document: leave out exhaustive"):
-        own.search("moths NOT birds", exhaustive=True)
+        external.search("moths NOT birds", exhaustive=True)
     with pytest.raises(QueryError, match="k must be at least 1"):
-        own.search("moths", k=0)
+        external.search("moths", k=0)
     other = Searcher(store, lambda texts: np.ones((len(texts), 3)), parser=None)
     with pytest.raises(IndexMismatchError, match=r"vectors of length 32, and .* has 3; use"):
         other.search("moths NOT birds")
-    found = asyncio.run(own.asearch("moths AND Borneo", k=2, offset=1))
-    assert of(found) == of(own.search("moths AND Borneo", k=3))[1:]
+    found = asyncio.run(external.asearch("moths AND Borneo", k=2, offset=1))
+    assert of(found) == of(external.search("moths AND Borneo", k=3))[1:]
 
 
 def test_plain_text_is_parsed_by_the_shipped_parser(vectors, retriever):
-    own = Searcher(ArrayCollection(vectors, ROWS), retriever)
-    found = own.search("moths of Borneo but not Sumatra", k=25, strict_not=False)
+    external = Searcher(ArrayCollection(vectors, ROWS), retriever)
+    found = external.search("moths of Borneo but not Sumatra", k=25, strict_not=False)
     assert found.is_composed
     assert found.hits[0].verdict == "kept"
     assert of(found)[0] == "moths-borneo"
@@ -365,9 +369,11 @@ def test_plain_text_is_parsed_by_the_shipped_parser(vectors, retriever):
 @pytest.mark.parametrize("metric", ["dot", "l2"])
 def test_other_metrics_rank_as_cosine_for_vectors_of_length_one(metric, vectors, retriever):
     right = Searcher(ArrayCollection(vectors, ROWS), retriever, parser=None)
-    own = Searcher(ArrayCollection(vectors, ROWS, metric=metric), retriever, parser=None)
+    external = Searcher(ArrayCollection(vectors, ROWS, metric=metric), retriever, parser=None)
     for query in QUERIES:
-        assert scores(own.search(query)) == pytest.approx(scores(right.search(query)), abs=1e-4)
+        assert scores(external.search(query)) == pytest.approx(
+            scores(right.search(query)), abs=1e-4
+        )
 
 
 def test_a_ranking_that_would_be_wrong_is_refused(vectors, retriever, postgres):
@@ -376,10 +382,10 @@ def test_a_ranking_that_would_be_wrong_is_refused(vectors, retriever, postgres):
     with pytest.raises(IndexMismatchError, match="L2 ranks as cosine does only"):
         Searcher(store, retriever, parser=None).search("moths NOT birds")
     # Cosine does not mind the length.
-    own = Searcher(ArrayCollection(longer, ROWS), retriever, parser=None)
+    external = Searcher(ArrayCollection(longer, ROWS), retriever, parser=None)
     right = Searcher(ArrayCollection(vectors, ROWS), retriever, parser=None)
     expected = pytest.approx(scores(right.search(QUERIES[1])), abs=1e-4)
-    assert scores(own.search(QUERIES[1])) == expected
+    assert scores(external.search(QUERIES[1])) == expected
     with pytest.raises(ConfigError, match="compares vectors by hamming; composed search needs"):
         ArrayCollection(vectors, ROWS, metric="hamming")
     client = QdrantClient(":memory:")
@@ -393,26 +399,28 @@ def test_a_ranking_that_would_be_wrong_is_refused(vectors, retriever, postgres):
 def test_rows_without_a_vector_are_not_found(vectors, retriever, postgres):
     address = postgres.get_uri()
     fill_postgres(address, "holes", [None, *vectors[1:]])
-    own = Searcher(PostgresCollection(address, "holes"), retriever, parser=None)
-    assert len(own.search("moths NOT birds", k=25, strict_not=False).hits) == 24
-    own = Searcher(
+    external = Searcher(PostgresCollection(address, "holes"), retriever, parser=None)
+    assert len(external.search("moths NOT birds", k=25, strict_not=False).hits) == 24
+    external = Searcher(
         PostgresCollection(address, "holes", where="place = 'Peru' AND text LIKE '%moths%'"),
         retriever,
         parser=None,
     )
-    assert of(own.search("moths NOT birds")) == ["moths-peru"]
+    assert of(external.search("moths NOT birds")) == ["moths-peru"]
 
 
 def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
     address = postgres.get_uri()
     fill_postgres(address, "halves", vectors, kind="halfvec")
-    own = Searcher(PostgresCollection(address, "halves"), retriever, parser=None)
+    external = Searcher(PostgresCollection(address, "halves"), retriever, parser=None)
     for filters in ({"tags": "Peru"}, {"place": {"contains": "pE"}, "more.group": "moths"}):
-        assert of(own.search("moths NOT birds", k=1, filters=filters)) == ["moths-peru"]
-    found = own.search("moths NOT birds", k=25, filters={"tags": {"not": "Peru"}}, strict_not=False)
+        assert of(external.search("moths NOT birds", k=1, filters=filters)) == ["moths-peru"]
+    found = external.search(
+        "moths NOT birds", k=25, filters={"tags": {"not": "Peru"}}, strict_not=False
+    )
     assert len(found.hits) == 21
     with pytest.raises(QueryError, match="no column 'colour'; there are: id, title"):
-        own.search("moths", filters={"colour": "red"})
+        external.search("moths", filters={"colour": "red"})
     with pytest.raises(ConfigError, match="has no vector 'x'; there are: 'e'"):
         PostgresCollection(address, "halves", vector="x")
 
@@ -420,35 +428,35 @@ def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
 def test_a_server_that_is_killed_is_one_line_and_found_again(vectors, retriever, own_postgres):
     address = own_postgres.get_uri()
     fill_postgres(address, "items", vectors)
-    own = Searcher(PostgresCollection(address, "items", timeout=5), retriever, parser=None)
-    before = of(own.search(QUERIES[1]))
+    external = Searcher(PostgresCollection(address, "items", timeout=5), retriever, parser=None)
+    before = of(external.search(QUERIES[1]))
     crash(own_postgres)
     with pytest.raises(ServerError, match=r"Postgres \(items\): ") as caught:
-        own.search(QUERIES[1])
+        external.search(QUERIES[1])
     assert "\n" not in str(caught.value)
     own_postgres.start()
-    assert of(own.search(QUERIES[1])) == before
+    assert of(external.search(QUERIES[1])) == before
 
 
 def test_a_slow_or_deleted_store_is_one_line(vectors, retriever, postgres):
     address = postgres.get_uri()
     fill_postgres(address, "busy", vectors)
-    own = Searcher(PostgresCollection(address, "busy", timeout=0.3), retriever, parser=None)
+    external = Searcher(PostgresCollection(address, "busy", timeout=0.3), retriever, parser=None)
     with psycopg.connect(address) as other:
         other.execute("LOCK TABLE busy IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(ServerError, match="statement timeout"):
-            own.search("moths NOT birds")
-    assert len(own.search("moths NOT birds").hits) == 10
+            external.search("moths NOT birds")
+    assert len(external.search("moths NOT birds").hits) == 10
     with psycopg.connect(address) as other:
         other.execute("DROP TABLE busy")
     with pytest.raises(ServerError, match='relation "busy" does not exist'):
-        own.search("moths NOT birds")
+        external.search("moths NOT birds")
     client = QdrantClient(":memory:")
     fill_qdrant(client, "items", vectors)
-    own = Searcher(QdrantCollection(client, "items"), retriever, parser=None)
+    external = Searcher(QdrantCollection(client, "items"), retriever, parser=None)
     client.delete_collection("items")
     with pytest.raises(ServerError, match=r"Qdrant \(items\): .*not found"):
-        own.search("moths NOT birds")
+        external.search("moths NOT birds")
     for missing in (
         lambda: QdrantCollection(client, "gone"),
         lambda: QdrantCollection("http://127.0.0.1:9", "items", timeout=1),
@@ -536,9 +544,11 @@ def test_an_encoder_of_long_vectors_gives_cosines(vectors, retriever):
     collection = ArrayCollection(vectors, ROWS)
     right = Searcher(collection, retriever, parser=None)
     long = CallableEncoder(lambda texts: 7 * retriever.encode_queries(texts), similarity="dot")
-    own = Searcher(collection, long, parser=None)
+    external = Searcher(collection, long, parser=None)
     for query in QUERIES:
-        assert scores(own.search(query)) == pytest.approx(scores(right.search(query)), abs=1e-4)
+        assert scores(external.search(query)) == pytest.approx(
+            scores(right.search(query)), abs=1e-4
+        )
     # An inner product counts the length.
     dot = Searcher(ArrayCollection(vectors, ROWS, metric="dot"), long, parser=None)
     expected = [7 * score for score in scores(right.search("moths Borneo"))]
@@ -546,16 +556,21 @@ def test_an_encoder_of_long_vectors_gives_cosines(vectors, retriever):
 
 
 def test_a_collection_is_read_and_never_written(vectors, retriever):
-    own = Searcher(ArrayCollection(vectors, ROWS), retriever, parser=None)
-    assert len(own) == 0
-    assert (own.has_words, own.fields, own.facets, own.examples) == (False, [], (), ())
-    assert own.document("3").metadata["place"] == "Peru"
+    external = Searcher(ArrayCollection(vectors, ROWS), retriever, parser=None)
+    assert len(external) == 0
+    assert (external.has_words, external.fields, external.facets, external.examples) == (
+        False,
+        [],
+        (),
+        (),
+    )
+    assert external.document("3").metadata["place"] == "Peru"
     with pytest.raises(DataError, match="no document '999' in the array"):
-        own.document("999")
-    for change in (lambda: own.add([DOCUMENTS[0]]), lambda: own.delete(["3"])):
+        external.document("999")
+    for change in (lambda: external.add([DOCUMENTS[0]]), lambda: external.delete(["3"])):
         with pytest.raises(ConfigError, match="the array is only read; make an index of it"):
             change()
-    assert own.store.info()["dimension"] == DIMENSION
+    assert external.store.info()["dimension"] == DIMENSION
 
 
 class Worded(ArrayCollection):
@@ -581,12 +596,12 @@ class Worded(ArrayCollection):
 
 def test_a_word_index_of_the_collection_counts(vectors, retriever):
     collection = Worded(np.roll(vectors, 1, axis=0), ROWS)  # the vectors are of other rows
-    own = Searcher(collection, retriever, parser=None)
-    assert own.has_words
-    by_vector = own.search("moths AND Borneo", k=3, hybrid=False)
+    external = Searcher(collection, retriever, parser=None)
+    assert external.has_words
+    by_vector = external.search("moths AND Borneo", k=3, hybrid=False)
     assert not by_vector.hybrid
     assert not hasattr(collection, "asked")
-    both = own.search("moths AND Borneo", k=3, filters={"place": "Borneo"})
+    both = external.search("moths AND Borneo", k=3, filters={"place": "Borneo"})
     assert both.hybrid
     assert both.warnings[-1] == "words are those of the array's own index"
     # All operands and conjunctions in one request, with the conditions.
