@@ -202,7 +202,7 @@ def test_only_open_texts_are_computed(tiny_encoder, batch):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("settings", [{}, {"rank": 4}, {"operators": ("and", "or")}])
-def test_kernels_give_the_references_values(tiny_encoder, dtype, settings, monkeypatch):
+def test_kernels_are_as_exact_as_the_reference(tiny_encoder, dtype, settings, monkeypatch):
     # Attention runs in the own kernel in half precision only; its values are checked in both.
     monkeypatch.setattr("boolattn.attention.gpu.kernel_bias._MOST_BYTES", 4)
     # Experts above 4 channels, all but those of rank 4, have a kernel of their own before it.
@@ -210,16 +210,25 @@ def test_kernels_give_the_references_values(tiny_encoder, dtype, settings, monke
     encoder = tiny_encoder(initializer_range=0.3).to("cuda", dtype).eval()
     plugin = scattered(attach(encoder, BoolAttnConfig(**settings)))
     labels = [[name for name in row if name in plugin.config.operators] for row in OPEN]
-    for n_tokens in (11, 60, 150):
+    exact = tiny_encoder(initializer_range=0.3).to("cuda", dtype).float().eval()
+    attach(exact, BoolAttnConfig(**settings)).load_state_dict(plugin.state_dict())
+    errors = []
+    for n_tokens in (11, 60, 150) * 8:
         ids = torch.randint(5, 200, (3, n_tokens), device="cuda")
         batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         batch["attention_mask"][1, 7:] = 0
         plugin._fold_on = ()
         bare = outputs(encoder, batch)
-        expected = outputs(encoder, batch, operators=labels)
+        reference = outputs(encoder, batch, operators=labels)
         plugin.fold()
         got = outputs(encoder, batch, operators=labels)
         assert plugin._folded._kernels
         assert torch.equal(outputs(encoder, batch, operators=[[], [], []]), bare)
-        change, error = (expected - bare).float().norm(), (got - expected).float().norm()
-        assert error < change * (1e-4 if dtype == torch.float32 else 0.2)
+        expected = outputs(exact, batch, operators=labels)
+        change = (expected - outputs(exact, batch)).norm()
+        errors.append([(values - expected).norm() / change for values in (got, reference)])
+        assert dtype != torch.float32 or errors[-1][0] < 1e-4
+    # In half precision a token can leave a scope or enter it by rounding, in either of the two.
+    of_kernels, of_reference = torch.tensor(errors).T
+    assert of_kernels.median() < 0.3
+    assert dtype == torch.float32 or (of_kernels / of_reference).median() < 1.1
