@@ -13,7 +13,7 @@ from boolattn.errors import ConfigError
 from boolattn.kinds.wordnet import FILE, begins_phrase, entries_of, load_wordnet, other_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _ADDITIONS = Path(__file__).with_name("additions.txt")
 #: Flags of an entry: the name of one thing; a thing of a kind whose name is not the kind's; written
@@ -76,7 +76,7 @@ class Kinds:
             kind = plain_phrase(name)
             self._added[kind] = (node << SHIFT, *(self._known(kind) or ()))
             for phrase in phrases:
-                entries = self._lookup(phrase.split()) or ()
+                entries = self._find(phrase) or ()
                 self._added[phrase] = (node << SHIFT | MEMBER, *entries)
                 first = next((e >> SHIFT for e in entries if not e & (MEMBER | RELATED)), None)
                 if first is not None:
@@ -109,12 +109,11 @@ class Kinds:
         joined = [False, *(bool(_GAP.fullmatch(text, *gap)) for gap in gaps), False]
         at = 0
         while at < len(words):
-            length, word = 1, lowered[at]
-            is_first = word in self._first_words or begins_phrase(word)
-            for n in range(min(_LONGEST, len(words) - at) if is_first else 1, 0, -1):
+            length = 1
+            for n in range(self._longest(lowered[at : at + _LONGEST]), 0, -1):
                 if not all(joined[at + 1 : at + n]):
                     continue
-                if (entries := self._lookup(lowered[at : at + n])) is None:
+                if (entries := self._lookup(" ".join(lowered[at : at + n]))) is None:
                     continue
                 length, end = n, at + n
                 is_inside = (joined[at] and capital[at - 1]) or (joined[end] and capital[end])
@@ -127,11 +126,22 @@ class Kinds:
                 )
                 if chosen:
                     yield Mention(words[at].start(), ends[end - 1], chosen)
-                is_whole = self._dishes.isdisjoint(self._tags(chosen))
-                if n == 1 or (is_whole and not self._has_users_word(lowered[at:end])):
+                if n == 1 or not (self._has_dish(chosen) or self._has_users_word(lowered[at:end])):
                     break
                 length = 1  # the name of a dish says what is in it: "beef stew"
             at += length
+
+    def _longest(self, words: Sequence[str]) -> int:
+        """Return the most words that a phrase which begins with the first of these can have."""
+        if words[0] in self._first_words:
+            return len(words)
+        n = 1
+        while n < len(words) and begins_phrase(" ".join(words[:n])):
+            n += 1
+        return n
+
+    def _has_dish(self, entries: Iterable[int]) -> bool:
+        return not self._dishes.isdisjoint(self._tags(entries))
 
     def _has_users_word(self, words: Sequence[str]) -> bool:
         """Tell whether a phrase that only WordNet lists has a word of the user's: laser printer."""
@@ -180,17 +190,18 @@ class Kinds:
 
     def _named(self, phrase: str) -> tuple[int, ...]:
         """Return the entries of a phrase that names a kind."""
-        words = plain_phrase(phrase).split()
-        if not words:
-            return ()
-        entries = tuple(e for e in self._lookup(words) or () if not e & MEMBER)
+        entries = tuple(e for e in self._find(plain_phrase(phrase)) or () if not e & MEMBER)
         names = tuple(entry for entry in entries if entry & NAME)
         nouns = tuple(entry for entry in entries if not entry & NAME)
         return (names or nouns) if phrase[:1].isupper() else (nouns or names)
 
-    def _lookup(self, words: Sequence[str]) -> tuple[int, ...] | None:
+    @cached_property
+    def _lookup(self) -> Callable[[str], tuple[int, ...] | None]:
+        return lru_cache(maxsize=1 << 17)(self._find)
+
+    def _find(self, phrase: str) -> tuple[int, ...] | None:
         """Return the entries of a phrase that is known; plurals count as singulars."""
-        *first, last = words
+        *first, last = phrase.rsplit(" ", 1)
         known = (self._known(" ".join([*first, form])) for form in _singulars(last))
         return next((entries for entries in known if entries is not None), None)
 
