@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boolattn.query.clauses import Clause, clauses, conjunctions, n_clauses
+from boolattn.query.structure import Clause, clauses, conjunctions, n_clauses
 from boolattn.query.syntax import parse
 from boolattn.query.tree import And, Atom, Not, Or, answers, atoms
 from boolattn.scoring.fitted import fit

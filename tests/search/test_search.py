@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.query.decoding import ParserOutput
+from boolattn.query.parsed_query import ParserOutput
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import read_queries
 from boolattn.query.structure import is_contradiction

@@ -1,6 +1,6 @@
 r"""Scores of documents by a query's operands, from the statistics of the documents compared.
 
-Nothing is learned. For each clause (:mod:`~boolattn.query.clauses`) and document:
+Nothing is learned. For each clause (:mod:`~boolattn.query.structure`) and document:
 
 .. math::
     v = s_P + 0.2 \min_{i \in P}(s_i - t_i) \qquad z = (v - t_v) / \sigma_K(v)
@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from boolattn.budget import check_budget
-from boolattn.query.clauses import clauses, conjunctions
+from boolattn.query.structure import clauses, conjunctions
 from boolattn.query.tree import atoms
 from boolattn.scoring.shortlist import floor, level, shortlist, shortlist_size, shortlist_spread
 

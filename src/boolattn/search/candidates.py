@@ -18,8 +18,8 @@ from boolattn.stores.filters import Filter, clause_conditions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.query.clauses import Clause
     from boolattn.query.plan import Plan
+    from boolattn.query.structure import Clause
     from boolattn.scoring.fitted import Fitted
     from boolattn.search.exclusion import Exclusion
     from boolattn.search.options import SearchOptions
@@ -220,9 +220,7 @@ class Ranker:
         plan = query.plan
         if not (plan.is_long and plan.has_negation and len(keys)):
             return None
-        return leader(
-            self._compare_whole(query, plan.plain, keys, operand_terms(plan.reading.text))
-        )
+        return leader(self._compare_whole(query, plan.plain, keys, operand_terms(plan.text)))
 
     def nearest_whole(self, query: Selected, n: int) -> Keys:
         """Return the best documents of the whole query, with what NOT excludes, best first."""

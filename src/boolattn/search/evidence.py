@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.query.clauses import conjunctions
+from boolattn.query.structure import conjunctions
 from boolattn.query.tree import atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.scoring.shortlist import shortlist_size, shortlist_spread

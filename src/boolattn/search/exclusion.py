@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
     from boolattn.data.records import Document
-    from boolattn.query.clauses import Clause
+    from boolattn.query.structure import Clause
     from boolattn.query.tree import QueryTree
     from boolattn.stores.base import Keys, Mask, Reader
 

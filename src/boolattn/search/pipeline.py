@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.query.plan import plan_queries
-from boolattn.query.reading import IS_OFF
+from boolattn.query.plan import IS_OFF, plan_queries
 from boolattn.query.tree import Everything, Where, atoms, signed_atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import NOTHING, PlanRanking, Ranker, Selected
@@ -64,17 +63,14 @@ class Pipeline:
     k: int  # results, with those that are passed over
     _took: dict[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._queries = QueryReader(self.reader, self.parser, self.options)
-
     def run(self, queries: Sequence[str]) -> list[SearchResult]:
         """Search queries; results are in their order."""
         start = time.perf_counter()
         with self._timed("read"):
-            readings = self._queries.read(queries)
+            readings = QueryReader(self.reader, self.parser, self.options).read(queries)
             documents = {name: None for reading in readings for name in reading.documents}
             known = self.reader.known_vectors(list(documents))
-            plans = plan_queries(readings, self.encoder, known)
+            plans = plan_queries(readings, self.encoder, known, plain=self.options.explain)
         with self._timed("filter"):
             base = self._conditions(self.options.filters)
             selected = [self._select(plan, base) for plan in plans]
@@ -93,13 +89,13 @@ class Pipeline:
 
     def _select(self, plan: Plan, base: tuple[Condition, ...]) -> Selected:
         """Find out which documents a plan may find: by conditions, and without its operands."""
-        tree, conditions = plan.reading.tree, {}
+        tree, conditions = plan.parsed, {}
         for atom in (atom for atom in atoms(tree) if isinstance(atom, Where)):
             try:
                 conditions[atom.text] = self.reader.resolve(condition_of(atom))
             except QueryError as error:
                 raise QueryError(f"{error}; between quotes {atom.text!r} is text") from error
-        without = tuple(self.reader.find(plan.reading.documents).values())
+        without = tuple(self.reader.find(plan.documents).values())
         where = Filter(base, alternatives(tree, conditions), without)
         self.reader.check_conditions(list(conditions), where)
         exclusion = Exclusion(
@@ -116,7 +112,7 @@ class Pipeline:
     def _rank(self, queries: Sequence[Selected], totals: Sequence[int]) -> list[PlanRanking]:
         """Rank documents for each query that can have results."""
         is_possible = [
-            not query.plan.reading.is_empty and (total > 0 or not self.reader.counts)
+            not query.plan.is_empty and (total > 0 or not self.reader.counts)
             for query, total in zip(queries, totals, strict=True)
         ]
         chosen = [query for query, possible in zip(queries, is_possible, strict=True) if possible]
@@ -152,13 +148,13 @@ class Pipeline:
         if query.is_strict and self.options.kinds and settings.lexicon and not settings.known_kinds:
             warnings += (OTHER_LEXICON,)
         result = SearchResult(
-            query=plan.reading.text,
+            query=plan.text,
             tree=plan.tree,
-            parsed=plan.reading.parsed if plan.fallback != IS_OFF else plan.tree,
+            parsed=plan.parsed if plan.fallback != IS_OFF else plan.tree,
             operands=plan.atoms,
             is_negated=plan.is_negated,
-            spans=plan.spans,
-            confidence=float(plan.reading.confidence),
+            spans=plan.operand_spans,
+            confidence=float(plan.confidence),
             is_composed=plan.is_composed,
             why_one_vector="" if plan.is_composed else plan.fallback or _NO_OPERATOR,
             hybrid=bool(self.options.hybrid),
@@ -168,7 +164,7 @@ class Pipeline:
             ranked_lower=ranked_lower,
             left_out=left_out,
             facets=facets,
-            notes=tuple(self._queries.notes.get(plan.reading.text, ())),
+            notes=plan.notes,
             total=total,
             offset=self.options.offset,
         )
@@ -282,7 +278,7 @@ class Pipeline:
             values = self._ranker.similarities(query, ranking, ranked.rows)
             evidence = ranking.fitted.evidence(values)
         documents = self.reader.documents(ranked.rows)
-        passages = self.reader.best_passages(plan.positive_vector, ranked.rows)
+        passages = self.reader.best_passages(plan.clause_vectors.mean(0), ranked.rows)
         pairs = zip(ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
         for rank, (key, score) in enumerate(pairs):
             if (document := documents[rank]) is None:

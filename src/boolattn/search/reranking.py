@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError
-from boolattn.query.clauses import clauses
+from boolattn.query.structure import clauses
 from boolattn.query.tree import atoms
 from boolattn.search.pipeline import SHORTENED
 
