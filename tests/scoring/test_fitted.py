@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from boolattn.query.structure import Clause, clauses, conjunctions, n_clauses
 from boolattn.query.syntax import parse
 from boolattn.query.tree import And, Atom, Not, Or, answers, atoms
+from boolattn.scoring.exact import SHORTLIST
 from boolattn.scoring.fitted import fit
-from boolattn.scoring.shortlist import SHORTLIST
 
 SEEDS = st.integers(0, 10_000)
 TREES = [

@@ -17,7 +17,7 @@ from boolattn.query.syntax import parse
 from boolattn.query.tree import Atom
 from boolattn.scoring.fitted import Fitted, fit
 from boolattn.search import Document, Hit, Searcher, candidates, pipeline
-from boolattn.search.verdicts import explain_lower_rank, judge
+from boolattn.search.result import explain_lower_rank, judge
 from boolattn.stores.filters import parse_filters
 from boolattn.stores.writer import titled
 from tests.parses import read_trees

@@ -37,7 +37,7 @@ import numpy as np
 from boolattn.budget import check_budget
 from boolattn.query.structure import clauses, conjunctions
 from boolattn.query.tree import atoms
-from boolattn.scoring.shortlist import floor, level, shortlist, shortlist_size, shortlist_spread
+from boolattn.scoring.exact import floor, level, shortlist, shortlist_size, shortlist_spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

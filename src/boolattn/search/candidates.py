@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.query.tree import Where, atoms
-from boolattn.scoring.exact import Ranked, top_k
+from boolattn.scoring.exact import SHORTLIST, Ranked, highest, leader, top_k
 from boolattn.scoring.fitted import fit
-from boolattn.scoring.shortlist import SHORTLIST, highest, leader
 from boolattn.search.evidence import LexicalEvidence
 from boolattn.stores.analysis import operand_terms
 from boolattn.stores.filters import Filter, clause_conditions

@@ -10,6 +10,7 @@ import re
 import weakref
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -73,41 +74,19 @@ class Example:
     tree: QueryTree
 
 
-class Overview:
-    """Facets and examples, found once for each state of a store.
+def _once(find: Callable[[Reader, int], Any]) -> Callable[[Reader, int], Any]:
+    """Find something once for each state of a store.
 
-    A state is a reader and its number of documents: the reader of a server is always the same.
+    A state is a reader, its number of documents, and how often its searcher has changed it: the
+    reader of a server is always the same.
     """
-
-    def __init__(self) -> None:
-        self._state: object = None
-        self._known: dict[str, Any] = {}
-
-    def facets(self, reader: Reader) -> tuple[Facet, ...]:
-        """Return the facets of the present state."""
-        facets: tuple[Facet, ...] = self._once(reader, "facets", find_facets)
-        return facets
-
-    def examples(self, reader: Reader) -> tuple[Example, ...]:
-        """Return the examples of the present state."""
-        examples: tuple[Example, ...] = self._once(
-            reader, "examples", lambda reader: find_examples(reader, self.facets(reader))
-        )
-        return examples
-
-    def _once(self, reader: Reader, name: str, find: Callable[[Reader], Any]) -> Any:  # noqa: ANN401
-        """Return what is known of the present state; another thread may see another one."""
-        # A weak reference: the reader of an old state may hold much memory.
-        state = (weakref.ref(reader), reader.count(Filter()))
-        if state != self._state:
-            self._state, self._known = state, {}
-        known = self._known
-        if name not in known:
-            known[name] = find(reader)
-        return known[name]
+    # A weak reference: the reader of an old state may hold much memory.
+    known = lru_cache(maxsize=8)(lambda reader, _, n_changes: find(reader(), n_changes))
+    return lambda reader, n: known(weakref.ref(reader), reader.count(Filter()), n)
 
 
-def find_facets(reader: Reader) -> tuple[Facet, ...]:
+@_once
+def find_facets(reader: Reader, _n_changes: int) -> tuple[Facet, ...]:
     """Return the fields that divide the documents, those that most documents have first."""
     fields = reader.fields()
     names = sorted(fields)[:_LOOKED]
@@ -176,14 +155,16 @@ def absent_values(reader: Reader, where: Filter) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def find_examples(reader: Reader, facets: Sequence[Facet]) -> tuple[Example, ...]:
+@_once
+def find_examples(reader: Reader, n_changes: int) -> tuple[Example, ...]:
     """Return a plain query, one with NOT, one with AND and one with OR, where there are any.
 
     Their operands are names of things, words of titles and values of metadata that several
     documents hold. In the sample some have what each query asks for, others only a part of it.
     """
     documents = reader.sample(_SAMPLE)
-    topics = _topics(documents, [facet.field for facet in facets])
+    fields = [facet.field for facet in find_facets(reader, n_changes)]
+    topics = _topics(documents, fields)
     stems = {name: set(terms_of(name)) for name in topics}
     pairs = [(a, b) for a, b in permutations(topics, 2) if stems[a].isdisjoint(stems[b])]
     plain = max(topics, key=lambda name: (" " in name) * len(topics[name]), default="")

@@ -18,8 +18,14 @@ from boolattn.search.candidates import Ranker, Retrieval
 from boolattn.search.evidence import Exclusion
 from boolattn.search.overview import absent_values, count_facets
 from boolattn.search.queries import QueryReader
-from boolattn.search.result import RANKED_LOWER, Hit, LeftOut, SearchResult
-from boolattn.search.verdicts import explain_lower_rank, judge
+from boolattn.search.result import (
+    RANKED_LOWER,
+    Hit,
+    LeftOut,
+    SearchResult,
+    explain_lower_rank,
+    judge,
+)
 from boolattn.stores.filters import Filter, alternatives, condition_of, read_filters
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from boolattn.kinds.lexicon import Kinds
 from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import check_queries
-from boolattn.search.documents import as_documents
-from boolattn.search.options import IndexSettings, read_options
-from boolattn.search.overview import Overview
+from boolattn.search.options import IndexSettings, as_documents, read_options
+from boolattn.search.overview import find_examples, find_facets
 from boolattn.search.pipeline import Pipeline
 from boolattn.search.reranking import as_reranker, rerank
 from boolattn.settings import build, checked
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.query.parser import Parser
-    from boolattn.search.documents import DocumentLike
+    from boolattn.search.options import DocumentLike
     from boolattn.search.overview import Example, Facet
     from boolattn.search.result import SearchResult
     from boolattn.stores.writer import Encode
@@ -87,7 +86,7 @@ class Searcher:
             # An external collection, which is compared by cosine.
             queries, operands = self.encoder.encode_queries, self.encoder.encode_operands
             self.encoder = CallableEncoder(queries, embed_operands=operands)
-        self._overview = Overview()
+        self._n_changes = 0
 
     @classmethod
     @checked
@@ -207,13 +206,15 @@ class Searcher:
     def facets(self) -> tuple[Facet, ...]:
         """Fields of the metadata with few values, and their documents."""
         with self.store.reading() as reader:
-            return self._overview.facets(reader)
+            facets: tuple[Facet, ...] = find_facets(reader, self._n_changes)
+        return facets
 
     @property
     def examples(self) -> tuple[Example, ...]:
         """Queries that fit the documents."""
         with self.store.reading() as reader:
-            return self._overview.examples(reader)
+            examples: tuple[Example, ...] = find_examples(reader, self._n_changes)
+        return examples
 
     @property
     def has_words(self) -> bool:
@@ -250,7 +251,7 @@ class Searcher:
             draft.sample = self.encoder.encode_operands
             records = as_documents(documents, lambda name: bool(draft.known([name])))
             writer.write(draft, records, replace_old=replace_old)
-        self._overview = Overview()
+        self._n_changes += 1
 
     def update(self, documents: Iterable[DocumentLike], **options: Any) -> None:
         """Add documents as :meth:`add` does; one with an id that is there replaces it."""
@@ -273,7 +274,7 @@ class Searcher:
     def delete(self, ids: Iterable[str]) -> None:
         """Remove documents by id; with an unknown id nothing is removed."""
         self.store.delete(ids)
-        self._overview = Overview()
+        self._n_changes += 1
 
     def refresh(self) -> bool:
         """Read what another process changed; return whether anything did."""
