@@ -132,7 +132,7 @@ def test_what_both_operands_share_does_not_count():
 
 
 def _z(fitted, similarities):
-    return fitted.clauses[0][0](similarities)
+    return fitted.clauses[0].z(similarities)
 
 
 def test_or_lets_a_narrow_and_a_wide_set_in_alike():
