@@ -1,20 +1,30 @@
-"""The lexicon of kinds: which things are of which kind, and which places lie in which."""
+"""The lexicon of kinds: which things are of which kind, and which places lie in which.
+
+Its file has WordNet's concrete nouns, and cities. Names are sorted and found by bisection: to make
+a dictionary of them takes longer than a query has use for it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from functools import cached_property, lru_cache
+from bisect import bisect_left
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from boolattn.errors import ConfigError
-from boolattn.kinds.wordnet import FILE, begins_phrase, entries_of, load_wordnet, other_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+#: Written by ``experiments/kinds_lexicon.py``.
+_FILE = Path(__file__).with_name("wordnet.npz")
 _ADDITIONS = Path(__file__).with_name("additions.txt")
 #: Flags of an entry: the name of one thing; a thing of a kind whose name is not the kind's; written
 #: with a capital letter; an adjective, which says that something has to do with the kind.
@@ -28,6 +38,62 @@ _PLURALS = (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("ses", "s"), ("xes", 
 #: Kinds that people name by the first word alone, which alone names something else.
 _SHORTENED = {"dairy": "dairy product", "alcoholic": "alcoholic beverage"}
 _NOT = "not "
+
+
+class _Wordnet(NamedTuple):
+    """Names, their entries, and the parents of nodes; where each begins, and the last one ends."""
+
+    names: bytes
+    starts: memoryview
+    entries: NDArray[np.int32]
+    entry_starts: memoryview
+    parents: NDArray[np.int32]
+    parent_starts: memoryview
+    classes: bytes  # of each node
+
+    def find(self, text: str) -> int | None:
+        """Return the position of a name that, with its line's end, begins with a text."""
+        line, names, starts = text.encode(), self.names, self.starts
+        numbers = range(len(starts) - 1)
+        at = bisect_left(numbers, line, key=lambda at: names[starts[at] : starts[at + 1]])
+        return at if names.startswith(line, starts[at]) else None
+
+
+@cache
+def _wordnet() -> _Wordnet:
+    def starts(lengths: NDArray[np.integer]) -> memoryview:
+        return np.append(0, np.cumsum(lengths, dtype=np.int64)).data
+
+    with np.load(_FILE) as file:
+        names = np.append(file["lemmas"], np.uint8(ord("\n")))
+        lengths = np.diff(np.flatnonzero(names == ord("\n")), prepend=-1)
+        entries, n_entries = file["entries"], starts(file["counts"])
+        parents, n_parents = file["parents"], starts(file["n_parents"])
+        classes = file["classes"].tobytes()
+    return _Wordnet(
+        names.tobytes(), starts(lengths), entries, n_entries, parents, n_parents, classes
+    )
+
+
+@lru_cache(maxsize=1 << 17)
+def _entries(phrase: str) -> tuple[int, ...] | None:
+    """Return WordNet's entries of a phrase: nodes and flags; ``None`` where it is not known."""
+    wordnet = _wordnet()
+    if (at := wordnet.find(f"{phrase}\n")) is None:
+        return None
+    return tuple(wordnet.entries[slice(*wordnet.entry_starts[at : at + 2])].tolist())
+
+
+@lru_cache(maxsize=1 << 16)
+def _begins_phrase(word: str) -> bool:
+    return _wordnet().find(f"{word} ") is not None
+
+
+@cache
+def _other_words() -> frozenset[str]:
+    """Return WordNet's other words, which tell a typing error from a rare word."""
+    with np.load(_FILE) as file:
+        return frozenset(file["words"].tobytes().decode().split("\n"))
 
 
 class Mention(NamedTuple):
@@ -49,8 +115,7 @@ class Kinds:
     def __init__(self, members: Mapping[str, Sequence[str]] | None = None) -> None:
         # In one order, on which the tags depend: files sort names.
         self.members = {name: list(names) for name, names in sorted((members or {}).items())}
-        self._wordnet = load_wordnet()
-        self._n_nodes = self._wordnet.n_nodes
+        self._n_nodes = len(_wordnet().classes)
         self._added: dict[str, tuple[int, ...]] = {}
         self._wider: dict[int, tuple[int, ...]] = {}  # kinds of a node, besides WordNet's
         for source in (read_kinds(_ADDITIONS), self.members):
@@ -62,7 +127,7 @@ class Kinds:
     @cached_property
     def digest(self) -> str:
         """Identifies the tags: those of another lexicon mean something else."""
-        content = FILE.read_bytes() + _ADDITIONS.read_bytes() + repr(self.members).encode()
+        content = _FILE.read_bytes() + _ADDITIONS.read_bytes() + repr(self.members).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
     def _add(self, members: Mapping[str, Sequence[str]]) -> None:
@@ -84,7 +149,7 @@ class Kinds:
 
     def is_word(self, word: str) -> bool:
         """Tell whether an English word, or a plural, is known, whatever it means."""
-        known = other_words()
+        known = _other_words()
         return any(form in known or self._known(form) is not None for form in _singulars(word))
 
     def mentions(self, text: str) -> Iterator[Mention]:
@@ -110,7 +175,7 @@ class Kinds:
         at = 0
         while at < len(words):
             length, word = 1, lowered[at]
-            is_first = word in self._first_words or begins_phrase(word)
+            is_first = word in self._first_words or _begins_phrase(word)
             for n in range(min(_LONGEST, len(words) - at) if is_first else 1, 0, -1):
                 if not all(joined[at + 1 : at + n]):
                     continue
@@ -118,13 +183,12 @@ class Kinds:
                     continue
                 length, end = n, at + n
                 is_inside = (joined[at] and capital[at - 1]) or (joined[end] and capital[end])
-                chosen = _readings(
-                    entries,
-                    may_be_name=is_title or (all(capital[at:end]) and not is_inside),
-                    may_be_noun=is_title or not (capital[at] and joined[at]),
-                    is_capital=capital[at],
-                    is_title=is_title,
-                )
+                may_be_name = is_title or (all(capital[at:end]) and not is_inside)
+                may_be_noun = is_title or not (capital[at] and joined[at])
+                names = [entry for entry in entries if may_be_name and entry & NAME]
+                may_be = (may_be_noun, capital[at])
+                nouns = [e for e in entries if not e & NAME and may_be[bool(e & CAPITAL)]]
+                chosen = tuple((nouns or names) if is_title else (names or nouns))
                 if chosen:
                     yield Mention(words[at].start(), ends[end - 1], chosen)
                 is_whole = self._dishes.isdisjoint(self._tags(chosen))
@@ -197,14 +261,14 @@ class Kinds:
     def _known(self, phrase: str) -> tuple[int, ...] | None:
         phrase = _SHORTENED.get(phrase, phrase)
         entries = self._added.get(phrase)
-        return entries_of(phrase) if entries is None else entries
+        return _entries(phrase) if entries is None else entries
 
     def class_of(self, tag: str) -> int:
         """Return the number of WordNet's class of a kind: food, animal, and so on."""
-        node = int(tag[1:], 16)
-        while node >= self._wordnet.n_nodes and self._wider[node]:
+        node, classes = int(tag[1:], 16), _wordnet().classes
+        while node >= len(classes) and self._wider[node]:
             node = self._wider[node][0]
-        return self._wordnet.classes[node] if node < self._wordnet.n_nodes else -1
+        return classes[node] if node < len(classes) else -1
 
     @cached_property
     def _dishes(self) -> frozenset[str]:
@@ -221,13 +285,14 @@ class Kinds:
     def _closure(self, node: int) -> tuple[str, ...]:
         """Return the tags of a node and of all kinds that it is of."""
         if node not in self._ancestors:
-            seen, stack = {node}, [node]
+            wordnet, seen, stack = _wordnet(), set[int](), [node]
             while stack:
-                lower = stack.pop()
-                for parent in (*self._wider.get(lower, ()), *self._wordnet.parents_of(lower)):
-                    if parent not in seen:
-                        seen.add(parent)
-                        stack.append(parent)
+                if (lower := stack.pop()) not in seen:
+                    seen.add(lower)
+                    stack += self._wider.get(lower, ())
+                    if lower < len(wordnet.classes):
+                        bounds = wordnet.parent_starts[lower : lower + 2]
+                        stack += wordnet.parents[slice(*bounds)].tolist()
             self._ancestors[node] = tuple(map(_tag, seen))
         return self._ancestors[node]
 
@@ -254,22 +319,6 @@ def read_kinds(path: Path) -> dict[str, list[str]]:
             raise ConfigError(f"{path}:{number}: not a kind, as 'dairy: butter, cream' is")
         kinds.setdefault(name.strip(), []).extend(members)
     return kinds
-
-
-def _readings(
-    entries: Sequence[int],
-    *,
-    may_be_name: bool,
-    may_be_noun: bool,
-    is_capital: bool,
-    is_title: bool,
-) -> tuple[int, ...]:
-    """Return the senses of a phrase as it is written."""
-    names = tuple(entry for entry in entries if may_be_name and entry & NAME)
-    nouns = tuple(
-        e for e in entries if not e & NAME and (is_capital if e & CAPITAL else may_be_noun)
-    )
-    return (nouns or names) if is_title else (names or nouns)
 
 
 def plain_phrase(phrase: str) -> str:
