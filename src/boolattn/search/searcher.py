@@ -99,14 +99,10 @@ class Searcher:
         verify: bool = False,
         reranker: Any = None,  # noqa: ANN401 - see as_reranker
     ) -> Searcher:
-        """Open a store.
+        """Open the store at an address: a folder, or one on a server.
 
-        Args:
-            address: A folder, or the address of a store on a server.
-            encoder: The model that made it; left out, the one that the store names.
-            parser: As in the class.
-            verify: Whether every byte is compared with its hash, also of a large local store.
-            reranker: As in the class.
+        The encoder is the model that made it; left out, the one that the store names. With
+        ``verify`` every byte is compared with its hash, also of a large local store.
         """
         store = open_store(address, verify=verify)
         if encoder is None:
@@ -130,22 +126,18 @@ class Searcher:
         progress: Callable[[int], None] = lambda _: None,
         **settings: Any,
     ) -> Searcher:
-        """Index documents.
+        """Index documents at an address, where the store appears when it is complete.
 
-        Args:
-            address: Of the store, which appears when it is complete.
-            documents: Texts, whose ids are their positions; or documents; or mappings with
-                ``text`` and, if there are any, ``id``, ``title`` and metadata.
-            encoder: The model; the store remembers its name.
-            parser: As in the class.
-            encode: Encodes lists of texts, on a cluster for example; left out, the model does.
-            progress: Called with the number of documents just encoded.
-            **settings: Values of :class:`IndexSettings`.
+        Documents are texts, whose ids are their positions; or documents; or mappings with ``text``
+        and, if there are any, ``id``, ``title`` and metadata. The store remembers the model's name.
+        ``encode`` encodes lists of texts in the model's place, on a cluster for example;
+        ``progress`` is called with the number of documents just encoded. ``settings`` are values
+        of :class:`IndexSettings`.
         """
         is_name = isinstance(encoder, str | Path) and "://" not in str(encoder)
         named = {"model": absolute_name(str(encoder))} if is_name else {}
         chosen = build(IndexSettings, named | settings, source="Searcher.build")
-        model = as_encoder(encoder)
+        model, kinds = as_encoder(encoder), Kinds(chosen.kinds)
         passages = model.max_tokens if chosen.passages is None else chosen.passages
         store_settings = StoreSettings(
             fingerprint=model.fingerprint,
@@ -157,7 +149,7 @@ class Searcher:
             digests=model.digests,
             vectors=chosen.vectors,
             precision=chosen.precision,
-            kinds=(kinds := Kinds(chosen.kinds)).members,
+            kinds=kinds.members,
             lexicon=kinds.digest,
         )
         writer = Writer(
@@ -167,8 +159,9 @@ class Searcher:
             encode=encode,
             progress=progress,
         )
-        options = {"replace": chosen.replace, "resume": chosen.resume}
-        with create_store(address, store_settings, **options) as draft:
+        with create_store(
+            address, store_settings, replace=chosen.replace, resume=chosen.resume
+        ) as draft:
             draft.sample = model.encode_operands
             writer.write(draft, as_documents(documents), size=chosen.segment_size)
         return cls(open_store(address), model, parser)
@@ -299,17 +292,6 @@ class Searcher:
         """
         return self.search_many([query], k, **options)[0]
 
-    async def asearch(self, query: str, k: int = 10, **options: Any) -> SearchResult:
-        """Search as :meth:`search` does, in another thread.
-
-        >>> import asyncio
-        >>> len(asyncio.run(Searcher.from_texts(["moths", "ants"]).asearch("ants", 1)))
-        1
-        """
-        import asyncio  # a tenth of a command's start, which does not need it
-
-        return await asyncio.to_thread(self.search, query, k, **options)
-
     def search_many(
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
@@ -325,9 +307,8 @@ class Searcher:
                 raise reader.no_words()
             n, offset = k + chosen.offset, chosen.offset
             if reader.limit is not None and n > reader.limit:
-                raise QueryError(
-                    f"{reader.label} gives at most {reader.limit} results, and {n} were asked for"
-                )
+                most = f"{reader.label} gives at most {reader.limit} results"
+                raise QueryError(f"{most}, and {n} were asked for")
             reranker = self.reranker if chosen.rerank else None
             if reranker is not None:
                 chosen = replace(chosen, offset=0)
