@@ -15,13 +15,7 @@ with installed_by("haystack"):
 
 @component
 class HaystackRetriever:
-    """Searches with AND, OR and NOT.
-
-    Args:
-        source: A ``Searcher``.
-        top_k: How many documents.
-        **options: Of the search.
-    """
+    """Searches with AND, OR and NOT; options are those of the search."""
 
     def __init__(self, source: Searcher, top_k: int = 10, **options: Any) -> None:
         self.source, self.top_k, self.options = source, top_k, options

@@ -107,9 +107,8 @@ class Mention(NamedTuple):
 class Kinds:
     """What is a kind of what.
 
-    Args:
-        members: Names of things by the name of their kind, besides those that are known; a kind
-            ``not NAME`` lists phrases that are of no kind though a word of them is.
+    ``members`` are names of things by the name of their kind, besides those that are known; a kind
+    ``not NAME`` lists phrases that are of no kind though a word of them is.
     """
 
     def __init__(self, members: Mapping[str, Sequence[str]] | None = None) -> None:

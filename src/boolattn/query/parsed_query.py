@@ -174,19 +174,11 @@ def mark_operators(text: str) -> str:
 
 
 def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -> ParserOutput:
-    """Turn the logits of one text into a parse.
+    """Turn the logits of one text, a row of a batch, into a parse.
 
-    Tags are decided word by word, so that no operand begins inside a word.
-
-    Args:
-        logits: Of the batch.
-        text: The query.
-        offsets: Characters of each of its tokens.
-        row: Of the text in the batch.
-
-    Returns:
-        Without a parsed query where an operand has no words, where no operand is positive, or where
-        a negated operand has no word of its own: "beetles of Spain, but no beetles" is misparsed.
+    Tags are decided word by word, so that no operand begins inside a word. There is no parsed query
+    where an operand has no words, where no operand is positive, or where a negated operand has no
+    word of its own: "beetles of Spain, but no beetles" is misparsed.
     """
     tags, roles, gaps = (to_numpy(part[row]).astype(np.float32) for part in logits)
     roles, gaps = _softmax(roles), _softmax(gaps)

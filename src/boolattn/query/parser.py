@@ -7,9 +7,7 @@ an encoder in another folder.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -63,11 +61,7 @@ class ParserManifest:
 
 
 class Parser:
-    """Parses queries in plain language.
-
-    Args:
-        folder: Of the parser.
-    """
+    """Parses queries in plain language."""
 
     @checked
     def __init__(self, folder: str | Path) -> None:
@@ -93,13 +87,6 @@ class Parser:
     def is_word(self, text: str) -> bool:
         """Tell whether a word is one of the tokenizer's vocabulary."""
         return self._open()[1].token_to_id(text) is not None
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the parser."""
-        return hashlib.sha256(
-            json.dumps(asdict(self.manifest), sort_keys=True).encode()
-        ).hexdigest()
 
     def _verify_encoder(self) -> None:
         """Verify the folder of the encoder that tokenizer and word vectors are of."""

@@ -38,11 +38,7 @@ class Ranked(NamedTuple):
 
 
 def top_k(scores: Array, k: int) -> Ranked:
-    """Return the ``k`` highest of each row of scores, equal scores by column.
-
-    Args:
-        scores: Shape ``(queries, documents)``.
-        k: How many; never more than there are documents come back.
+    """Return the ``k`` highest of each row of scores, equal ones by column.
 
     >>> top_k(np.array([[0.1, 0.7, 0.1]]), 3).rows.tolist()
     [[1, 0, 2]]
@@ -67,13 +63,9 @@ def exact_search(
     depth: int,
     similarity: Callable[[Array, Array], Array] | None = None,
 ) -> Ranked:
-    """Find the best documents of each query among all, block by block.
+    """Find the best documents of each query among all, block by block, in the documents' library.
 
-    Args:
-        queries: Shape ``(queries, dim)``.
-        documents: In the library that computes. Shape ``(documents, dim)``.
-        depth: How many; never more than there are documents come back.
-        similarity: From queries and documents to scores; by default the inner product.
+    Similarity is from queries and documents to scores; by default the inner product.
     """
     compare = similarity or (lambda some, all_: some @ all_.T)
     size = max(1, _BLOCK // max(1, len(documents)))

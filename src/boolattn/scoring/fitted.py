@@ -230,11 +230,9 @@ class Fitted:
 def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted:
     """Gather the statistics of documents for a query.
 
-    Args:
-        tree: The query.
-        similarities: Of the documents to each operand, left to right, then to the vector of each
-            of :func:`conjunctions`; 1 or 0 for a condition. Shape ``(vectors, documents)``.
-        size: Of the shortlist, where the documents are the best of more; else theirs.
+    Similarities are to each operand, left to right, then to the vector of each of
+    :func:`conjunctions`; 1 or 0 for a condition. Shape ``(vectors, documents)``. ``size`` is that
+    of the shortlist, where the documents are the best of more; else it is theirs.
     """
     check_budget()
     n_documents = similarities.shape[1]

@@ -136,13 +136,8 @@ class Exclusion:
 
     An operand has groups of terms, and a document that asserts every term of a group is excluded.
     Words that a positive operand has too do not count: in "moths of Borneo NOT moths of Sumatra"
-    Sumatra distinguishes the second operand.
-
-    Args:
-        tree: The query.
-        reader: The store.
-        kinds: Whether kinds of things count.
-        allow: Words that name nothing of a negated kind, whatever the lexicon says.
+    Sumatra distinguishes the second operand. ``allow`` has words that name nothing of a negated
+    kind, whatever the lexicon says.
     """
 
     def __init__(

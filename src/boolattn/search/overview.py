@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.errors import QueryError
 from boolattn.kinds.lexicon import load_kinds
@@ -22,7 +22,7 @@ from boolattn.stores.filters import Filter, number_ranges, parse_filters
 from boolattn.stores.values import count_values, is_number, items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from boolattn.data.records import Document
     from boolattn.query.tree import QueryTree
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     _Score = Callable[[set[int], set[int], int], float]
 
+T = TypeVar("T")
 #: Most fields looked at, fields and values returned, different values of a field that is a facet.
 _LOOKED, _FIELDS, _VALUES, _DIFFERENT = 60, 8, 12, 500
 _MAX_VALUE = 60  # characters; a longer text is no category
@@ -74,7 +75,7 @@ class Example:
     tree: QueryTree
 
 
-def _once(find: Callable[[Reader, int], Any]) -> Callable[[Reader, int], Any]:
+def _once(find: Callable[[Reader, int], T]) -> Callable[[Reader, int], T]:
     """Find something once for each state of a store.
 
     A state is a reader, its number of documents, and how often its searcher has changed it: the
@@ -221,7 +222,9 @@ def _topics(documents: Sequence[Document], fields: Sequence[str]) -> dict[str, s
         values = [v for name in fields for v in items(document.metadata.get(name))]
         labels = [*_WORD.findall(document.title), *(v for v in values if isinstance(v, str))]
         marked.update({_key(label) for label in labels})
-        for label in (*labels, *_things(document.text[:_CHARACTERS])):
+        text = document.text[:_CHARACTERS]
+        things = (text[start:end] for start, end, _ in load_kinds().mentions(text))
+        for label in (*labels, *things):
             if key := _key(label):
                 holders.setdefault(key, set()).add(number)
                 shown.setdefault(key, Counter())[label] += 1
@@ -233,12 +236,6 @@ def _topics(documents: Sequence[Document], fields: Sequence[str]) -> dict[str, s
     }
     best = sorted(weights, key=lambda key: (-weights[key], key))[:_TOPICS]
     return {shown[key].most_common(1)[0][0]: holders[key] for key in best}
-
-
-def _things(text: str) -> Iterator[str]:
-    """Yield the names of things in a text."""
-    for start, end, _ in load_kinds().mentions(text):
-        yield text[start:end]
 
 
 def _key(label: str) -> str:

@@ -199,15 +199,13 @@ class Searcher:
     def facets(self) -> tuple[Facet, ...]:
         """Fields of the metadata with few values, and their documents."""
         with self.store.reading() as reader:
-            facets: tuple[Facet, ...] = find_facets(reader, self._n_changes)
-        return facets
+            return find_facets(reader, self._n_changes)
 
     @property
     def examples(self) -> tuple[Example, ...]:
         """Queries that fit the documents."""
         with self.store.reading() as reader:
-            examples: tuple[Example, ...] = find_examples(reader, self._n_changes)
-        return examples
+            return find_examples(reader, self._n_changes)
 
     @property
     def has_words(self) -> bool:

@@ -84,11 +84,7 @@ class OpenSystem:
 class SearchRanker:
     """Indexes documents once, in a temporary folder, and ranks all of them for each query.
 
-    Args:
-        encoder: Of queries and documents.
-        documents: The rows of a ranking.
-        progress: Called while documents are encoded.
-        **settings: As in ``Searcher.build``.
+    The documents are the rows of a ranking; ``settings`` as in ``Searcher.build``.
     """
 
     def __init__(
