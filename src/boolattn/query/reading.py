@@ -117,23 +117,25 @@ def check_queries(queries: object) -> None:
 def read_queries(
     texts: Sequence[str], parser: Parser | None, options: ReadingOptions | None = None
 ) -> list[Plan]:
-    """Read queries; those in plain language are parsed in one batch.
-
-    In mode ``auto`` a text is explicit where it uses explicit syntax.
-    """
+    """Read queries; in mode ``auto`` a text is explicit where it uses explicit syntax."""
     options = replace(options or ReadingOptions(), has_parser=parser is not None)
-    for text in texts:
-        _check_text(text, may_be_empty=bool(options.added))
+    return [_read(text, parser, options) for text in texts]
+
+
+def _read(text: str, parser: Parser | None, options: ReadingOptions) -> Plan:
+    if not text.strip() and not options.added:
+        raise QueryError("the query is empty; write what you look for")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            f"column {error.start + 1}: the query holds half a character; is it text?"
+        ) from error
     if not options.compose:
-        return [_read_plain(text, options) for text in texts]
-    plain = [rewrite(text) for text in texts if not options.uses_syntax(text)]
-    parsed = zip(plain, _parse(plain, parser), strict=True)
-    return [
-        _read_explicit(text, options)
-        if options.uses_syntax(text)
-        else _with_implied(_read_parsed(text, *next(parsed), parser, options))
-        for text in texts
-    ]
+        return _read_plain(text, options)
+    if options.uses_syntax(text):
+        return _read_explicit(text, options)
+    return _with_implied(_read_parsed(text, parser, options))
 
 
 def _with_implied(plan: Plan) -> Plan:
@@ -159,15 +161,9 @@ def _with_implied(plan: Plan) -> Plan:
     return replace(plan, tree=tree, parsed=tree, spans=spans, fallback="")
 
 
-def _parse(texts: Sequence[str], parser: Parser | None) -> list[ParserOutput]:
-    if parser is None:
-        return [ParserOutput()] * len(texts)
-    outputs = zip(texts, parser.parse(texts), strict=True)
-    return [_with_forms(text, output, parser) for text, output in outputs]
-
-
-def _with_forms(text: str, output: ParserOutput, parser: Parser) -> ParserOutput:
-    """Read known forms of negation; what only excludes is parsed again after "everything"."""
+def _parse(text: str, parser: Parser) -> ParserOutput:
+    """Parse a text or read a known form of negation; what only excludes follows "everything"."""
+    [output] = parser.parse([text])
     is_parsed = output.parsed is not None and not output.parsed.is_plain
     if parsed := read_negated_form(text, is_parsed=is_parsed):
         return ParserOutput(parsed)
@@ -188,17 +184,16 @@ def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:
     return replace(output, parsed=replace(parsed, operands=((), *moved)))
 
 
-def _read_parsed(
-    text: str, parsable: str, output: ParserOutput, parser: Parser | None, options: ReadingOptions
-) -> Plan:
+def _read_parsed(text: str, parser: Parser | None, options: ReadingOptions) -> Plan:
     """Read a text in plain language; a long request is read as the words that name its object."""
-    added = options.added
+    parsable, added = rewrite(text), options.added
     whole_text = words(parsable, [(0, len(text))]) if parsable != text else text
     whole = join_all([Atom(whole_text), *added])
     spans = _with_others([((0, len(text)),)], whole)
     plan = Plan(text, in_words(whole), whole, whole, spans, added=added)
     if parser is None:
         return replace(plan, fallback=NO_PARSER)
+    output = _parse(parsable, parser)
     parsed = output.parsed
     if parsable != text and (parsed is None or parsed.is_plain):
         parsed = split_at_and(parsable)
@@ -255,14 +250,3 @@ def _read_plain(text: str, options: ReadingOptions) -> Plan:
 def _with_others(spans: Sequence[Spans], tree: QueryTree) -> tuple[Spans, ...]:
     """Return spans of all operands of a tree; those that were not typed have none."""
     return (*spans, *[()] * (sum(1 for _ in atoms(tree)) - len(spans)))
-
-
-def _check_text(text: str, *, may_be_empty: bool) -> None:
-    if not text.strip() and not may_be_empty:
-        raise QueryError("the query is empty; write what you look for")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise QueryError(
-            f"column {error.start + 1}: the query holds half a character; is it text?"
-        ) from error

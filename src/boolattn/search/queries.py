@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from boolattn.kinds.lexicon import load_kinds
@@ -59,23 +58,20 @@ class QueryReader:
             added=added_operands(self.options.positive, self.options.negative),
             has_parser=self.parser is not None,
         )
-        replaced = [{} if options.uses_syntax(q) else self._cues(q) for q in queries]
-        texts = [_corrected(q, words) for q, words in zip(queries, replaced, strict=True)]
-        numbers = [[] if options.uses_syntax(text) else self._numbers(text) for text in texts]
-        rests = [without_numbers(*pair) for pair in zip(texts, numbers, strict=True)]
-        plans = []
-        for plan, text, words, phrases in zip(
-            read_queries(rests, self.parser, options), texts, replaced, numbers, strict=True
-        ):
-            plan = with_conditions(plan, text, phrases) if phrases else plan
-            if may_be_title(plan) and self.reader.has_title(plan.text):
-                plan = as_phrase(plan, "a document has this title")
-            spelling = self._spelling(plan)
-            tree = map_words(plan.tree, partial(_corrected, replaced=spelling))
-            notes = (*_word_note(words), *_number_notes(text, phrases), *_word_note(spelling))
-            wording = _corrected(plan.wording, spelling)
-            plans.append(replace(plan, tree=tree, wording=wording, notes=notes))
-        return plans
+        return [self._read(query, options) for query in queries]
+
+    def _read(self, text: str, options: ReadingOptions) -> Plan:
+        cues = {} if options.uses_syntax(text) else self._cues(text)
+        text = _corrected(text, cues)
+        phrases = [] if options.uses_syntax(text) else self._numbers(text)
+        [plan] = read_queries([without_numbers(text, phrases)], self.parser, options)
+        plan = with_conditions(plan, text, phrases) if phrases else plan
+        if may_be_title(plan) and self.reader.has_title(plan.text):
+            plan = as_phrase(plan, "a document has this title")
+        words = self._spelling(plan)
+        tree = map_words(plan.tree, lambda text: _corrected(text, words))
+        notes = (*_word_note(cues), *_number_notes(text, phrases), *_word_note(words))
+        return replace(plan, tree=tree, wording=_corrected(plan.wording, words), notes=notes)
 
     def _cues(self, text: str) -> dict[str, str]:
         """Return words with one error that were meant to exclude, with these: "wihtout"."""
