@@ -20,7 +20,6 @@ from boolattn.query.structure import (
     in_words,
     is_contradiction,
     n_clauses,
-    operand_signs,
 )
 from boolattn.query.syntax import MAX_OPERANDS
 from boolattn.query.tree import And, Atom, Like, QueryTree, Where, atoms, signed_atoms
@@ -130,7 +129,7 @@ class Plan:
     @property
     def is_negated(self) -> tuple[bool, ...]:
         """Which operands are negated."""
-        return tuple(sign < 0 for sign in operand_signs(self.tree))
+        return tuple(sign < 0 for _, sign in signed_atoms(self.tree))
 
     @cached_property
     def clause_vectors(self) -> Vectors:

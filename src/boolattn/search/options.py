@@ -66,12 +66,10 @@ class IndexSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("segment_size", "batch_size"):
+        for name, least in {"segment_size": 1, "batch_size": 1, "passages": 0}.items():
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
-        if self.passages is not None and self.passages < 0:
-            raise ConfigError(f"passages must be at least 0, got {self.passages}")
+            if value is not None and value < least:
+                raise ConfigError(f"{name} must be at least {least}, got {value}")
         for name, things in (self.kinds or {}).items():
             if not isinstance(things, list | tuple) or not all(isinstance(t, str) for t in things):
                 raise ConfigError(f"kinds: {name!r} must be a list of names, got {things!r}")
@@ -85,11 +83,8 @@ def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
     check_types(chosen)
     if not isinstance(k, Integral) or isinstance(k, bool):
         raise QueryError(f"k must be an int, got {k!r}")
-    for name, least, value in (
-        ("k", 1, k),
-        ("offset", 0, chosen.offset),
-        ("rerank", 0, chosen.rerank),
-    ):
+    limits = {"k": (k, 1), "offset": (chosen.offset, 0), "rerank": (chosen.rerank, 0)}
+    for name, (value, least) in limits.items():
         if value < least:
             raise QueryError(f"{name} must be at least {least}, got {value}")
     return chosen

@@ -20,6 +20,7 @@ from boolattn.search.overview import absent_values, count_facets
 from boolattn.search.queries import QueryReader
 from boolattn.search.result import (
     RANKED_LOWER,
+    SHORTENED,
     Hit,
     LeftOut,
     SearchResult,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition
 
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
-SHORTENED = "NOT leaves"  # begins the warning that there are too few results
 OTHER_LEXICON = (
     "NOT left out words only, not things of a kind: the index was written with another lexicon of "
     "kinds; index again"

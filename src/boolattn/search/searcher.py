@@ -22,7 +22,7 @@ from boolattn.query.reading import check_queries
 from boolattn.search.options import IndexSettings, as_documents, read_options
 from boolattn.search.overview import find_examples, find_facets
 from boolattn.search.pipeline import Pipeline
-from boolattn.search.reranking import as_reranker, rerank
+from boolattn.search.result import as_reranker, rerank
 from boolattn.settings import build, checked
 from boolattn.stores.address import create_store, open_store
 from boolattn.stores.base import Store
