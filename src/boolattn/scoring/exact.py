@@ -26,8 +26,6 @@ LEAD, _FIRST = 3.0, 10
 BEST = 10
 #: Values of a sample of many.
 _SAMPLE = 2048
-#: The floor of NOT: so many standard deviations below the shortlist's mean.
-FIT = 1.0
 
 
 class Ranked(NamedTuple):
@@ -72,11 +70,8 @@ def exact_search(
     queries = same_type(queries, documents)
     blocks = [
         top_k(compare(queries[start : start + size], documents), depth)
-        for start in range(0, len(queries), size)
+        for start in range(0, max(1, len(queries)), size)
     ]
-    if not blocks:
-        depth = min(depth, len(documents))
-        return Ranked(np.zeros((0, depth), np.int64), np.zeros((0, depth), np.float32))
     return Ranked(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
 
 
@@ -118,11 +113,6 @@ def level(values: Values) -> float:
     """Return the mean of the highest values."""
     n = min(BEST, len(values))
     return float(values[highest(values, n)].mean())
-
-
-def floor(values: NDArray[np.floating]) -> float:
-    """Return the lowest score that NOT may give to a document with a higher one."""
-    return float(values.mean() - FIT * values.std())
 
 
 def leader(values: Values) -> int | None:

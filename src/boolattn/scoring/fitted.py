@@ -37,7 +37,7 @@ import numpy as np
 from boolattn.budget import check_budget
 from boolattn.query.structure import clauses, conjunctions
 from boolattn.query.tree import atoms
-from boolattn.scoring.exact import floor, level, shortlist, shortlist_size, shortlist_spread
+from boolattn.scoring.exact import level, shortlist, shortlist_size, shortlist_spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +55,9 @@ WEAKEST = 0.2
 LEAST_SPREAD = 0.1
 #: Strength of NOT, and from how many standard deviations below the shortlist's mean it acts.
 STRENGTH, ONSET = 0.7, 1.0
+#: The lowest score that NOT may give to a document with a higher one: so many standard deviations
+#: below the shortlist's mean.
+FIT = 1.0
 #: A result with less than this part of the best value does not fit.
 _SHARE = 0.5
 #: A negated operand with a smaller share of variance of its own cannot be told apart.
@@ -302,7 +305,8 @@ def _fit_negation(
         return None
     rows = shortlist(beside, size)
     z = beside[rows].astype(np.float64)
-    spread, least = float(z.std()), floor(z)
+    spread = float(z.std())
+    least = float(z.mean() - FIT * z.std())
     # Few documents may fit: those that do not must not set the standard.
     rows, z = rows[z >= least], z[z >= least]
     values = similarities[list(operands)][:, rows].astype(np.float64)

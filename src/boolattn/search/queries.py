@@ -19,9 +19,9 @@ from boolattn.query.reading import (
     read_queries,
     with_conditions,
 )
-from boolattn.query.syntax import added_operands, unparse
+from boolattn.query.syntax import parse_entry, unparse
 from boolattn.query.tokens import QUOTED
-from boolattn.query.tree import atoms, map_words
+from boolattn.query.tree import atoms, map_words, negate
 from boolattn.stores.analysis import terms_of
 from boolattn.stores.filters import number_ranges
 
@@ -52,10 +52,11 @@ class QueryReader:
 
     def read(self, queries: Sequence[str]) -> list[Plan]:
         """Read queries; a text in plain language that is a document's title stays one operand."""
+        negated = (negate(parse_entry(entry)) for entry in self.options.negative)
         options = ReadingOptions(
             mode=self.options.mode,
             compose=self.options.compose,
-            added=added_operands(self.options.positive, self.options.negative),
+            added=(*map(parse_entry, self.options.positive), *negated),
             has_parser=self.parser is not None,
         )
         return [self._read(query, options) for query in queries]
