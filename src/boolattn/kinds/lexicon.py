@@ -19,7 +19,7 @@ import numpy as np
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,35 +44,30 @@ class _Wordnet(NamedTuple):
     """Names, their entries, and the parents of nodes; where each begins, and the last one ends."""
 
     names: bytes
-    starts: memoryview
     entries: NDArray[np.int32]
-    entry_starts: memoryview
     parents: NDArray[np.int32]
-    parent_starts: memoryview
     classes: bytes  # of each node
+    starts: memoryview
+    entry_starts: memoryview
+    parent_starts: memoryview
 
     def find(self, text: str) -> int | None:
         """Return the position of a name that, with its line's end, begins with a text."""
         line, names, starts = text.encode(), self.names, self.starts
-        numbers = range(len(starts) - 1)
-        at = bisect_left(numbers, line, key=lambda at: names[starts[at] : starts[at + 1]])
+        lines = range(len(starts) - 1)
+        at = bisect_left(lines, line, key=lambda at: names[starts[at] : starts[at + 1]])
         return at if names.startswith(line, starts[at]) else None
 
 
 @cache
 def _wordnet() -> _Wordnet:
-    def starts(lengths: NDArray[np.integer]) -> memoryview:
-        return np.append(0, np.cumsum(lengths, dtype=np.int64)).data
-
     with np.load(_FILE) as file:
         names = np.append(file["lemmas"], np.uint8(ord("\n")))
         lengths = np.diff(np.flatnonzero(names == ord("\n")), prepend=-1)
-        entries, n_entries = file["entries"], starts(file["counts"])
-        parents, n_parents = file["parents"], starts(file["n_parents"])
-        classes = file["classes"].tobytes()
-    return _Wordnet(
-        names.tobytes(), starts(lengths), entries, n_entries, parents, n_parents, classes
-    )
+        counts = (lengths, file["counts"], file["n_parents"])
+        starts = [np.append(0, np.cumsum(n, dtype=np.int64)).data for n in counts]
+        parents, classes = file["parents"], file["classes"].tobytes()
+        return _Wordnet(names.tobytes(), file["entries"], parents, classes, *starts)
 
 
 @lru_cache(maxsize=1 << 17)
@@ -117,8 +112,8 @@ class Kinds:
         self._n_nodes = len(_wordnet().classes)
         self._added: dict[str, tuple[int, ...]] = {}
         self._wider: dict[int, tuple[int, ...]] = {}  # kinds of a node, besides WordNet's
-        for source in (read_kinds(_ADDITIONS), self.members):
-            self._add(source)
+        self._add(read_kinds(_ADDITIONS))
+        self._add(self.members)
         self._first_words = {name.partition(" ")[0] for name in self._added if " " in name}
         self._ancestors: dict[int, tuple[str, ...]] = {}
         self._users = {plain_phrase(thing) for things in self.members.values() for thing in things}
@@ -140,7 +135,7 @@ class Kinds:
             kind = plain_phrase(name)
             self._added[kind] = (node << SHIFT, *(self._known(kind) or ()))
             for phrase in phrases:
-                entries = self._lookup(phrase.split()) or ()
+                entries = self._find(phrase) or ()
                 self._added[phrase] = (node << SHIFT | MEMBER, *entries)
                 first = next((e >> SHIFT for e in entries if not e & (MEMBER | RELATED)), None)
                 if first is not None:
@@ -173,12 +168,11 @@ class Kinds:
         joined = [False, *(bool(_GAP.fullmatch(text, *gap)) for gap in gaps), False]
         at = 0
         while at < len(words):
-            length, word = 1, lowered[at]
-            is_first = word in self._first_words or _begins_phrase(word)
-            for n in range(min(_LONGEST, len(words) - at) if is_first else 1, 0, -1):
+            length = 1
+            for n in range(self._longest(lowered[at : at + _LONGEST]), 0, -1):
                 if not all(joined[at + 1 : at + n]):
                     continue
-                if (entries := self._lookup(lowered[at : at + n])) is None:
+                if (entries := self._lookup(" ".join(lowered[at : at + n]))) is None:
                     continue
                 length, end = n, at + n
                 is_inside = (joined[at] and capital[at - 1]) or (joined[end] and capital[end])
@@ -190,14 +184,24 @@ class Kinds:
                 chosen = tuple((nouns or names) if is_title else (names or nouns))
                 if chosen:
                     yield Mention(words[at].start(), ends[end - 1], chosen)
-                is_whole = self._dishes.isdisjoint(self._tags(chosen))
-                if n == 1 or (is_whole and not self._has_users_word(lowered[at:end])):
+                if n == 1 or not self._is_divided(lowered[at:end], chosen):
                     break
-                length = 1  # the name of a dish says what is in it: "beef stew"
+                length = 1
             at += length
 
-    def _has_users_word(self, words: Sequence[str]) -> bool:
-        """Tell whether a phrase that only WordNet lists has a word of the user's: laser printer."""
+    def _longest(self, words: Sequence[str]) -> int:
+        """Return the most words that a phrase which begins with the first of these can have."""
+        if words[0] in self._first_words:
+            return len(words)
+        n = 1
+        while n < len(words) and _begins_phrase(" ".join(words[:n])):
+            n += 1
+        return n
+
+    def _is_divided(self, words: Sequence[str], entries: Iterable[int]) -> bool:
+        """Tell whether its words count too: "beef stew", or "laser printer" for a user's printer."""
+        if not self._dishes.isdisjoint(self._tags(entries)):
+            return True
         is_listed = any(form in self._added for form in _singulars(" ".join(words)))
         forms = (form for word in words for form in _singulars(word))
         return not is_listed and not self._users.isdisjoint(forms)
@@ -207,8 +211,7 @@ class Kinds:
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return tags of the kinds that a text asserts, and of those that it only negates."""
         spans = list(negated)
-        asserted: set[str] = set()
-        denied: set[str] = set()
+        asserted, denied = set[str](), set[str]()
         for mention in self.mentions(text):
             is_negated = any(start <= mention.start < end for start, end in spans)
             (denied if is_negated else asserted).update(self._tags(mention.entries))
@@ -239,21 +242,21 @@ class Kinds:
         """Return the phrases of a text that name a thing of one of some kinds."""
         wanted = frozenset(tags)
         named = (m for m in self.mentions(text) if not wanted.isdisjoint(self._tags(m.entries)))
-        return list(dict.fromkeys(text[mention.start : mention.end] for mention in named))
+        return list(dict.fromkeys(text[m.start : m.end] for m in named))
 
     def _named(self, phrase: str) -> tuple[int, ...]:
-        """Return the entries of a phrase that names a kind."""
-        words = plain_phrase(phrase).split()
-        if not words:
-            return ()
-        entries = tuple(e for e in self._lookup(words) or () if not e & MEMBER)
+        entries = tuple(e for e in self._find(plain_phrase(phrase)) or () if not e & MEMBER)
         names = tuple(entry for entry in entries if entry & NAME)
         nouns = tuple(entry for entry in entries if not entry & NAME)
         return (names or nouns) if phrase[:1].isupper() else (nouns or names)
 
-    def _lookup(self, words: Sequence[str]) -> tuple[int, ...] | None:
+    @cached_property
+    def _lookup(self) -> Callable[[str], tuple[int, ...] | None]:
+        return lru_cache(maxsize=1 << 17)(self._find)
+
+    def _find(self, phrase: str) -> tuple[int, ...] | None:
         """Return the entries of a phrase that is known; plurals count as singulars."""
-        *first, last = words
+        *first, last = phrase.rsplit(" ", 1)
         known = (self._known(" ".join([*first, form])) for form in _singulars(last))
         return next((entries for entries in known if entries is not None), None)
 
