@@ -199,7 +199,7 @@ class Kinds:
         return n
 
     def _is_divided(self, words: Sequence[str], entries: Iterable[int]) -> bool:
-        """Tell whether its words count too: "beef stew", or "laser printer" for a user's printer."""
+        """Tell whether its words count too: "beef stew"; "laser printer" for a user's printer."""
         if not self._dishes.isdisjoint(self._tags(entries)):
             return True
         is_listed = any(form in self._added for form in _singulars(" ".join(words)))
