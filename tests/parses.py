@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from boolattn.data.labelled_queries import form_tree, label_tree
-from boolattn.query.decoding import ParserOutput
-from boolattn.query.reading import Reading
+from boolattn.query.parsed_query import ParserOutput
+from boolattn.query.plan import Plan
 from boolattn.query.structure import in_words
 from boolattn.query.tree import Operator
 
@@ -63,10 +63,10 @@ class KnownParses:
         return True
 
 
-def read_trees(trees: Sequence[QueryTree], texts: Sequence[str] | None = None) -> list[Reading]:
+def read_trees(trees: Sequence[QueryTree], texts: Sequence[str] | None = None) -> list[Plan]:
     """Return readings of trees; ``texts`` is their wording, by default the tree in words."""
     wordings = [in_words(tree) for tree in trees] if texts is None else texts
     return [
-        Reading(wording, wording, tree, tree, is_explicit=True)
+        Plan(wording, wording, tree, tree, is_explicit=True)
         for tree, wording in zip(trees, wordings, strict=True)
     ]

@@ -24,7 +24,7 @@ from boolattn.cli import app
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoders.models import load_model
 from boolattn.errors import BoolattnError, DataError, IndexMismatchError
-from boolattn.query.decoding import ParserOutput
+from boolattn.query.parsed_query import ParserOutput
 from boolattn.search import Document, Searcher
 from tests.conftest import _wordpiece
 

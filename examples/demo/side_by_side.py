@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from boolattn.cli.results import coloured_query
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import And, Atom, Not, Or
-from boolattn.scoring.shortlist import SHORTLIST
+from boolattn.scoring.exact import SHORTLIST
 from examples.demo.queries import ANSWERS, EXCLUDED, OTHER, PARTLY
 
 if TYPE_CHECKING:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from boolattn.query.decoding import (
+from boolattn.query.parsed_query import (
     ABSENT,
     GAPS,
     NEGATED,
     POSITIVE,
+    Gap,
     ParserLogits,
     decode,
     mark_operators,
 )
-from boolattn.query.parsed_query import Gap
 from boolattn.query.syntax import parse
 from boolattn.query.tree import Operator
 

@@ -16,8 +16,8 @@ from boolattn.encoder.export.parser import export_parser, stored_words
 from boolattn.encoder.parser import ParserConfig, ParserModel, make_parser_labels, parser_loss
 from boolattn.encoders.int8 import quantise
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.query.decoding import ParserOutput, decode
-from boolattn.query.parser import KNOWN_PHRASE, Parser, load_parser
+from boolattn.query.parsed_query import ParserOutput, decode
+from boolattn.query.parser import Parser, load_parser
 from boolattn.query.runtime import open_tokenizer, run_graph
 from boolattn.query.syntax import parse
 from boolattn.training.parser import ParserTraining, best_threshold, main, train_parser
@@ -170,10 +170,6 @@ def test_the_exported_parser_agrees_with_torch(folder, exported):
     assert parser.parse([]) == []
     with pytest.raises(ConfigError, match="must be a list of texts"):
         parser.parse("moths")
-    known = Parser(exported, is_phrase=lambda phrase: phrase == TEXTS[0])
-    [left] = known.parse(TEXTS[:1])
-    assert left.parsed is None
-    assert left.reason == "the whole text is a known phrase"
 
 
 def test_the_last_parses_are_remembered(exported, monkeypatch):
@@ -188,8 +184,6 @@ def test_the_last_parses_are_remembered(exported, monkeypatch):
     long = "moths of Borneo but not Sumatra " * 10
     assert parser.parse([long]) == parser.parse([long])
     assert len(runs) == len(set(TEXTS)) + 2
-    parser.is_phrase = lambda text: text == TEXTS[0]
-    assert parser.parse(TEXTS[:1])[0].reason == KNOWN_PHRASE
 
 
 def test_a_damaged_or_missing_folder_is_named(exported, tmp_path):

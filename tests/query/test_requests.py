@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from boolattn.encoders.models import SHIPPED, load_model
-from boolattn.query.decoding import ParserOutput
-from boolattn.query.parsed_query import ParsedQuery
+from boolattn.query.parsed_query import ParsedQuery, ParserOutput
 from boolattn.query.parser import load_parser
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import ReadingOptions, read_queries
+from boolattn.query.reading import ReadingOptions, as_phrase, may_be_title, read_queries
 from boolattn.query.syntax import parse
 from boolattn.query.tree import And, Atom, Where
 from boolattn.search import Document, Searcher
@@ -34,7 +33,7 @@ def read(text, **options):
 
 def test_a_letter_is_searched_by_what_it_names(model):
     [plan] = plan_queries([read(LETTER)], model)
-    assert (plan.tree, plan.reading.parsed) == (Atom(NAMED), Atom(NAMED))
+    assert (plan.tree, plan.parsed) == (Atom(NAMED), Atom(NAMED))
     assert plan.atoms == (NAMED,)
     [[(start, end)]] = plan.spans
     assert LETTER[start:end] == NAMED
@@ -49,7 +48,7 @@ def test_a_letter_is_searched_by_what_it_names(model):
 def test_a_short_query_is_searched_as_typed(model):
     for text in (NAMED, f"please show me {NAMED}", "how do moths find each other in the dark?"):
         [plan] = plan_queries([read(text)], model)
-        assert (plan.tree, plan.spans, plan.fallback) == (Atom(text), (), "")
+        assert (plan.tree, plan.operand_spans, plan.fallback) == (Atom(text), (), "")
         assert np.array_equal(plan.vectors, model.encode_queries([text]))
 
 
@@ -60,13 +59,17 @@ def test_a_short_query_is_searched_as_typed(model):
         (1.01, "the parser's confidence is 1.00, below 1.01"),
     ],
 )
-def test_a_letter_in_doubt_or_with_a_document_of_its_title_stays_whole(model, threshold, reason):
-    reading = read(LETTER, threshold=threshold)
+def test_a_letter_in_doubt_or_with_a_document_of_its_title_stays_whole(
+    model, threshold, reason, monkeypatch
+):
+    if threshold is not None:
+        monkeypatch.setattr(load_parser(), "threshold", threshold)
+    reading = read(LETTER)
     if threshold is None:
-        assert reading.may_be_title
-        reading = reading.as_phrase(reason)
+        assert may_be_title(reading)
+        reading = as_phrase(reading, reason)
     [plan] = plan_queries([reading], model)
-    assert (plan.tree, plan.spans, plan.reading.parsed) == (Atom(LETTER), (), Atom(LETTER))
+    assert (plan.tree, plan.operand_spans, plan.parsed) == (Atom(LETTER), (), Atom(LETTER))
     assert plan.fallback == reason
     assert np.array_equal(plan.vectors[0], plan.plain)
 

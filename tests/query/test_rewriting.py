@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boolattn.query.parser import load_parser
-from boolattn.query.reading import IS_OFF, NO_PARSER, ReadingOptions, read_queries
+from boolattn.query.reading import IS_OFF, NO_PARSER, ReadingOptions, may_be_title, read_queries
 from boolattn.query.rewriting import (
     after_everything,
     implied_exclusions,
@@ -142,7 +142,7 @@ def test_everything_alone_is_all_documents(text, mode):
         [reading] = read_queries([text], parser, ReadingOptions(mode=mode))
         assert reading.tree == Everything(text.strip())
         assert (reading.fallback, reading.wording) == ("", "")
-        assert reading.may_be_title
+        assert may_be_title(reading)
     [reading] = read_queries([text], None, ReadingOptions(compose=False))
     assert reading.tree == Atom(text)
 

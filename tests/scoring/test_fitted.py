@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boolattn.query.clauses import Clause, clauses, conjunctions, n_clauses
+from boolattn.query.structure import Clause, clauses, conjunctions, n_clauses
 from boolattn.query.syntax import parse
 from boolattn.query.tree import And, Atom, Not, Or, answers, atoms
+from boolattn.scoring.exact import SHORTLIST
 from boolattn.scoring.fitted import fit
-from boolattn.scoring.shortlist import SHORTLIST
 
 SEEDS = st.integers(0, 10_000)
 TREES = [
@@ -132,7 +132,7 @@ def test_what_both_operands_share_does_not_count():
 
 
 def _z(fitted, similarities):
-    return fitted.clauses[0][0](similarities)
+    return fitted.clauses[0].z(similarities)
 
 
 def test_or_lets_a_narrow_and_a_wide_set_in_alike():

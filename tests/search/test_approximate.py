@@ -6,8 +6,8 @@ import pytest
 from boolattn.query.plan import plan_queries
 from boolattn.query.syntax import parse
 from boolattn.search import Document, Searcher, SearchOptions
-from boolattn.search.candidates import Ranker, Selected
-from boolattn.search.exclusion import Exclusion
+from boolattn.search.candidates import Ranker, Retrieval
+from boolattn.search.evidence import Exclusion
 from boolattn.stores.filters import Filter
 from boolattn.stores.local.vectors import TARGETS, best
 from tests.parses import read_trees
@@ -82,8 +82,8 @@ def test_a_query_has_no_more_probes_than_it_needs(retriever, shared):
     def same(text, *expected):
         [plan] = plan_queries(read_trees([parse(text)], ["as it was typed"]), retriever)
         with shared.store.reading() as reader:
-            query = Selected(plan, Exclusion(plan.tree, reader))
-            probes = list(Ranker(reader, SearchOptions(hybrid=False), k=5, depth=5)._probes(query))
+            query = Retrieval(plan, Exclusion(plan.tree, reader), Filter(), {}, is_strict=False)
+            probes = Ranker(reader, SearchOptions(hybrid=False), k=5, depth=5)._probes(query)
         np.testing.assert_allclose([vector for vector, _ in probes], expected, atol=1e-6)
         assert {where for _, where in probes} == {Filter()}
 

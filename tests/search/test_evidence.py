@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 
 from boolattn.encoders.callables import CallableEncoder
-from boolattn.query.plan import plan_queries
-from boolattn.query.tree import Atom
 from boolattn.scoring.exact import Ranked
 from boolattn.search import Searcher
 from boolattn.search.evidence import LexicalEvidence
+from boolattn.stores.analysis import operand_terms
 from boolattn.stores.filters import Filter
 from boolattn.stores.local import words
-from tests.parses import read_trees
 
 TEXTS = (
     "A moth.",
@@ -50,14 +48,14 @@ def test_having_a_word_counts_more_than_repeating_it(reader, monkeypatch):
 
 
 def test_documents_beyond_the_limit_are_no_worse_than_the_last(reader):
-    [plan] = plan_queries(read_trees([Atom("moths of Borneo")]), ENCODER)
+    terms = [operand_terms("moths of Borneo")]
     reader.max_words = 4
-    [every] = LexicalEvidence.of(reader, plan, Filter(), [[]]).answers
+    [every] = LexicalEvidence.of(reader, terms, Filter()).answers
     assert len(every.rows) == 3
     assert every.scores.min() > 0
     # Of three documents with the words two are known: the third may have as much as the second.
     reader.max_words = 2
-    [two] = LexicalEvidence.of(reader, plan, Filter(), [[]]).answers
+    [two] = LexicalEvidence.of(reader, terms, Filter()).answers
     assert scores(two)[2] > 0
     assert sorted(scores(two).values())[0] == 0
 

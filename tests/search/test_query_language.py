@@ -5,8 +5,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.query.clauses import clauses, conjunctions
 from boolattn.query.plan import plan_queries
+from boolattn.query.structure import clauses, conjunctions
 from boolattn.query.syntax import parse
 from boolattn.query.tree import atoms
 from boolattn.scoring.fitted import fit

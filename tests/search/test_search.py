@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.query.decoding import ParserOutput
+from boolattn.query.parsed_query import ParserOutput
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import read_queries
 from boolattn.query.structure import is_contradiction
@@ -17,7 +17,7 @@ from boolattn.query.syntax import parse
 from boolattn.query.tree import Atom
 from boolattn.scoring.fitted import Fitted, fit
 from boolattn.search import Document, Hit, Searcher, candidates, pipeline
-from boolattn.search.verdicts import explain_lower_rank, judge
+from boolattn.search.result import explain_lower_rank, judge
 from boolattn.stores.filters import parse_filters
 from boolattn.stores.writer import titled
 from tests.parses import read_trees

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from boolattn.query.syntax import parse, unparse
-from boolattn.search import Document, Searcher
-from boolattn.search.spelling import correct_cues, correct_spelling
-from tests.parses import read_trees
+from boolattn.query.syntax import unparse
+from boolattn.search import Document, Searcher, SearchOptions
+from boolattn.search.queries import QueryReader
+from tests.parses import KnownParses
 
 TEXTS = (
     "Chicken soup with noodles.",
@@ -31,10 +31,14 @@ def reader(searcher):
         yield snapshot
 
 
-def corrected(text, reader, known=()):
-    [reading] = read_trees([parse(text)], [text])
-    reading, replaced = correct_spelling(reading, reader, lambda word: word in known)
-    return unparse(reading.tree), reading.wording, replaced
+@pytest.fixture
+def corrected(reader, monkeypatch):
+    def read(text, known=()):
+        monkeypatch.setattr(QueryReader, "_is_word", lambda _, word: word in known)
+        [plan] = QueryReader(reader, KnownParses({}), SearchOptions()).read([text])
+        return plan
+
+    return read
 
 
 @pytest.mark.parametrize(
@@ -51,8 +55,10 @@ def corrected(text, reader, known=()):
         ("nooddlles", "noodles"),  # two errors in a long word
     ],
 )
-def test_a_similar_word_is_searched(reader, text, expected):
-    assert corrected(text, reader)[:2] == (expected, expected)
+def test_a_similar_word_is_searched(corrected, text, expected):
+    plan = corrected(text)
+    assert unparse(plan.tree) == expected
+    assert plan.wording == expected.replace("AND", "and").replace("NOT", "but not")
 
 
 @pytest.mark.parametrize(
@@ -68,19 +74,19 @@ def test_a_similar_word_is_searched(reader, text, expected):
         "s0up",
     ],
 )
-def test_other_words_stay(reader, text):
-    tree, _, replaced = corrected(text, reader)
-    assert (tree, replaced) == (text, {})
+def test_other_words_stay(corrected, text):
+    plan = corrected(text)
+    assert (unparse(plan.tree).removeprefix("everything AND "), plan.notes) == (text, ())
 
 
-def test_a_known_word_stays(reader):
-    assert corrected("chiken", reader, known={"chiken"})[2] == {}
-    assert corrected("Chiken", reader, known={"chiken"})[2] == {}
+def test_a_known_word_stays(corrected):
+    assert corrected("chiken", known={"chiken"}).notes == ()
+    assert corrected("Chiken", known={"chiken"}).notes == ()
 
 
-def test_a_known_word_with_two_letters_swapped_needs_no_document(reader):
-    assert corrected("borth", reader, known={"broth"})[0] == "broth"
-    assert corrected("froth", reader, known={"forth", "froht"})[2] == {}  # one of two
+def test_a_known_word_with_two_letters_swapped_needs_no_document(corrected):
+    assert unparse(corrected("borth", known={"broth"}).tree) == "broth"
+    assert corrected("froth", known={"forth", "froht"}).notes == ()  # one of two
 
 
 @pytest.mark.parametrize(
@@ -93,9 +99,9 @@ def test_a_known_word_with_two_letters_swapped_needs_no_document(reader):
         ("soup witout leek, Withoutt rice", "soup without leek, without rice"),
     ],
 )
-def test_words_that_exclude_are_corrected_before_parsing(text, expected):
+def test_words_that_exclude_are_corrected_before_parsing(corrected, text, expected):
     words = {"accept", "soup", "leek", "without", "except"}
-    assert correct_cues(text, words.__contains__)[0] == expected
+    assert corrected(text, words).text == expected
 
 
 def test_a_corrected_cue_excludes(searcher):

@@ -16,7 +16,7 @@ from boolattn.query.structure import operand_signs
 from boolattn.query.syntax import is_explicit, parse_with_spans
 from boolattn.query.tree import And, Atom, Not, Or, atoms
 from boolattn.search import Hit, SearchOptions, SearchResult
-from boolattn.search.verdicts import judge
+from boolattn.search.result import judge
 from boolattn.service.app import create_app
 from boolattn.service.settings import ServiceSettings
 from tests.service.browser import chromium

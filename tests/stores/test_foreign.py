@@ -1,6 +1,5 @@
 """Composed search over collections that somebody else filled: all answer as an index does."""
 
-import asyncio
 import json
 import operator
 import threading
@@ -353,7 +352,7 @@ def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):
     other = Searcher(store, lambda texts: np.ones((len(texts), 3)), parser=None)
     with pytest.raises(IndexMismatchError, match=r"vectors of length 32, and .* has 3; use"):
         other.search("moths NOT birds")
-    found = asyncio.run(external.asearch("moths AND Borneo", k=2, offset=1))
+    found = external.search("moths AND Borneo", k=2, offset=1)
     assert of(found) == of(external.search("moths AND Borneo", k=3))[1:]
 
 

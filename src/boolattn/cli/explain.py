@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from boolattn.plugin.explain import Explanation
-    from boolattn.query.reading import Reading
+    from boolattn.query.plan import Plan
 
 FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 
@@ -39,15 +39,15 @@ def explain(
 
     quiet_libraries()
     folder = resolve(SHIPPED) if model is None else Path(model)
-    [reading], notes = _read(text, index)
+    [plan], notes = _read(text, index)
     result = _explained(folder, text, operator, is_needed=bool(operator or figure))
     if as_json:
         values = {"text": text} if result is None else result.to_dict()
-        print_json(values | {"parsed": _parse_values(reading)})
+        print_json(values | {"parsed": _parse_values(plan)})
     else:
         out = console()
         out.print(f"\n{text}", style="bold", soft_wrap=True)
-        out.print("\n".join([_parse_line(reading), *notes]), soft_wrap=True)
+        out.print("\n".join([_parse_line(plan), *notes]), soft_wrap=True)
         if result is not None:
             gates = [name.upper() for name, is_open in result.gate.items() if is_open]
             out.print(f"open gates: {', '.join(gates) or 'none'}")
@@ -83,7 +83,7 @@ def _explained(
     return explain_text(encoder, tokenizer, text, operators=operators)
 
 
-def _read(text: str, index: str) -> tuple[list[Reading], list[str]]:
+def _read(text: str, index: str) -> tuple[list[Plan], list[str]]:
     """Read a query, for an index as its searcher does; return also the notes on it."""
     from boolattn.query.parser import load_parser
     from boolattn.query.reading import read_queries
@@ -95,34 +95,33 @@ def _read(text: str, index: str) -> tuple[list[Reading], list[str]]:
         hint = "numbers become conditions where an index has a field for them: --index ADDRESS"
         return read_queries([text], load_parser()), [hint] * any(map(str.isdigit, text))
     with open_store(index).reading() as store:
-        reader = QueryReader(store, load_parser(), SearchOptions())
-        readings = reader.read([text])
-        return readings, reader.notes.get(readings[0].text, [])
+        plans = QueryReader(store, load_parser(), SearchOptions()).read([text])
+        return plans, list(plans[0].notes)
 
 
-def _is_composed(reading: Reading) -> bool:
-    return reading.is_composed and not isinstance(reading.tree, Atom)
+def _is_composed(plan: Plan) -> bool:
+    return plan.is_composed and not isinstance(plan.tree, Atom)
 
 
-def _parse_values(reading: Reading) -> dict[str, Any]:
+def _parse_values(plan: Plan) -> dict[str, Any]:
     """Return the parsed query for JSON."""
     return {
-        "tree": unparse(reading.parsed),
-        "confidence": reading.confidence,
-        "is_composed": _is_composed(reading),
-        "operands": [atom.text for atom in atoms(reading.tree)],
-        "spans": reading.spans,
-        "is_negated": [sign < 0 for sign in operand_signs(reading.tree)],
+        "tree": unparse(plan.parsed),
+        "confidence": plan.confidence,
+        "is_composed": _is_composed(plan),
+        "operands": [atom.text for atom in atoms(plan.tree)],
+        "spans": plan.spans,
+        "is_negated": [sign < 0 for sign in operand_signs(plan.tree)],
     }
 
 
-def _parse_line(reading: Reading) -> str:
-    parsed = reading.parsed
+def _parse_line(plan: Plan) -> str:
+    parsed = plan.parsed
     if isinstance(parsed, Atom):
-        kind = f"a request for {parsed.text!r}" if reading.is_request else "one operand"
+        kind = f"a request for {parsed.text!r}" if plan.is_request else "one operand"
         return f"parsed as {kind}: searched as one text"
-    used = "" if _is_composed(reading) else ", too low: searched as one text"
-    return f"parsed as {unparse(parsed)}   (confidence {reading.confidence:.0%}{used})"
+    used = "" if _is_composed(plan) else ", too low: searched as one text"
+    return f"parsed as {unparse(parsed)}   (confidence {plan.confidence:.0%}{used})"
 
 
 def _table(result: Explanation) -> Table:

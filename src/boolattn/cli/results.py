@@ -133,7 +133,7 @@ def _table(
     from rich.table import Table
     from rich.text import Text
 
-    from boolattn.scoring.shortlist import SHORTLIST
+    from boolattn.scoring.exact import SHORTLIST
 
     has_ranks = explain and result.is_composed
     table = Table(box=None, pad_edge=False)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError
 from boolattn.jsonl import read_jsonl, write_jsonl
-from boolattn.query.decoding import GAPS
-from boolattn.query.parsed_query import MAX_LEVEL, Gap, ParsedQuery
+from boolattn.query.parsed_query import GAPS, MAX_LEVEL, Gap, ParsedQuery
 from boolattn.query.structure import template_tree
 from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all, join_any
 

@@ -1,6 +1,6 @@
 """The query parser in torch: a small encoder of its own, and a head of slots.
 
-Slots and logits are described in :mod:`boolattn.query.decoding`.
+Slots and logits are described in :mod:`boolattn.query.parsed_query`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from boolattn.checksums import check_sums, write_sums
 from boolattn.encoders.int8 import dequantise, quantise, read_tensors, write_parts
 from boolattn.errors import BoolattnError, ConfigError, DataError
 from boolattn.files import atomic_folder
-from boolattn.query.decoding import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits
-from boolattn.query.parsed_query import span_labels
+from boolattn.query.parsed_query import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits, span_labels
 from boolattn.settings import build, check_types, limited
 
 if TYPE_CHECKING:

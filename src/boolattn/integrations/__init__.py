@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import ConfigError, MissingDataError
-from boolattn.search import Searcher
+from boolattn.errors import MissingDataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,22 +18,6 @@ def metadata_of(hit: Hit) -> dict[str, Any]:
     scores = {"boolattn_score": hit.score, "boolattn_verdict": hit.verdict, "boolattn_why": hit.why}
     title = {"title": hit.title} if hit.title else {}
     return {**title, **hit.metadata, **scores}
-
-
-def address_of(source: Searcher) -> dict[str, str]:
-    """Return what opens a searcher again: the address of its store, and its model."""
-    address, model = source.store.address, source.settings.model
-    if not address or not model:
-        raise ConfigError(
-            "only a searcher over an index that names its model can be written to a file; "
-            "build one with Searcher.build(address, documents, 'shipped')"
-        )
-    return {"address": address, "model": model}
-
-
-def open_source(values: dict[str, str]) -> Searcher:
-    """Open what :func:`address_of` describes."""
-    return Searcher.open(values["address"], values["model"])
 
 
 @contextmanager

@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from boolattn.integrations import address_of, installed_by, metadata_of, open_source
+from boolattn.errors import ConfigError
+from boolattn.integrations import installed_by, metadata_of
+from boolattn.search import Searcher
 
 with installed_by("haystack"):
-    from haystack import Document, component, default_from_dict, default_to_dict
-
-if TYPE_CHECKING:
-    from boolattn.search import Searcher
+    from haystack import Document, component, default_to_dict
 
 
 @component
 class HaystackRetriever:
-    """Searches with AND, OR and NOT.
-
-    Args:
-        source: A ``Searcher``.
-        top_k: How many documents.
-        **options: Of the search.
-    """
+    """Searches with AND, OR and NOT; options are those of the search."""
 
     def __init__(self, source: Searcher, top_k: int = 10, **options: Any) -> None:
         self.source, self.top_k, self.options = source, top_k, options
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for ``Pipeline.dumps``: the address of the index and its model."""
-        values = {"source": address_of(self.source), "top_k": self.top_k, **self.options}
-        described: dict[str, Any] = default_to_dict(self, **values)
-        return described
+        address, model = self.source.store.address, self.source.settings.model
+        if not address or not model:
+            raise ConfigError(
+                "only a searcher over an index that names its model can be written to a file; "
+                "build one with Searcher.build(address, documents, 'shipped')"
+            )
+        values: dict[str, Any] = default_to_dict(
+            self, source={"address": address, "model": model}, top_k=self.top_k, **self.options
+        )
+        return values
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> HaystackRetriever:
         """Open the index again, for ``Pipeline.loads``."""
         values = data["init_parameters"]
-        retriever: HaystackRetriever = default_from_dict(
-            cls, data | {"init_parameters": values | {"source": open_source(values["source"])}}
-        )
-        return retriever
+        source = Searcher.open(values["source"]["address"], values["source"]["model"])
+        return cls(**values | {"source": source})
 
     @component.output_types(documents=list[Document])
     def run(

@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 
 
 class LlamaIndexRetriever(BaseRetriever):
-    """Searches with AND, OR and NOT.
-
-    Args:
-        source: A ``Searcher``.
-        k: How many nodes.
-        callback_manager: Of LlamaIndex.
-        **options: Of the search.
-    """
+    """Searches with AND, OR and NOT; options are those of the search."""
 
     def __init__(
         self,

@@ -1,20 +1,30 @@
-"""The lexicon of kinds: which things are of which kind, and which places lie in which."""
+"""The lexicon of kinds: which things are of which kind, and which places lie in which.
+
+Its file has WordNet's concrete nouns, and cities. Names are sorted and found by bisection: to make
+a dictionary of them takes longer than a query has use for it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from functools import cached_property, lru_cache
+from bisect import bisect_left
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from boolattn.errors import ConfigError
-from boolattn.kinds.wordnet import FILE, begins_phrase, entries_of, load_wordnet, other_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+#: Written by ``experiments/kinds_lexicon.py``.
+_FILE = Path(__file__).with_name("wordnet.npz")
 _ADDITIONS = Path(__file__).with_name("additions.txt")
 #: Flags of an entry: the name of one thing; a thing of a kind whose name is not the kind's; written
 #: with a capital letter; an adjective, which says that something has to do with the kind.
@@ -30,6 +40,57 @@ _SHORTENED = {"dairy": "dairy product", "alcoholic": "alcoholic beverage"}
 _NOT = "not "
 
 
+class _Wordnet(NamedTuple):
+    """Names, their entries, and the parents of nodes; where each begins, and the last one ends."""
+
+    names: bytes
+    entries: NDArray[np.int32]
+    parents: NDArray[np.int32]
+    classes: bytes  # of each node
+    starts: memoryview
+    entry_starts: memoryview
+    parent_starts: memoryview
+
+    def find(self, text: str) -> int | None:
+        """Return the position of a name that, with its line's end, begins with a text."""
+        line, names, starts = text.encode(), self.names, self.starts
+        lines = range(len(starts) - 1)
+        at = bisect_left(lines, line, key=lambda at: names[starts[at] : starts[at + 1]])
+        return at if names.startswith(line, starts[at]) else None
+
+
+@cache
+def _wordnet() -> _Wordnet:
+    with np.load(_FILE) as file:
+        names = np.append(file["lemmas"], np.uint8(ord("\n")))
+        lengths = np.diff(np.flatnonzero(names == ord("\n")), prepend=-1)
+        counts = (lengths, file["counts"], file["n_parents"])
+        starts = [np.append(0, np.cumsum(n, dtype=np.int64)).data for n in counts]
+        parents, classes = file["parents"], file["classes"].tobytes()
+        return _Wordnet(names.tobytes(), file["entries"], parents, classes, *starts)
+
+
+@lru_cache(maxsize=1 << 17)
+def _entries(phrase: str) -> tuple[int, ...] | None:
+    """Return WordNet's entries of a phrase: nodes and flags; ``None`` where it is not known."""
+    wordnet = _wordnet()
+    if (at := wordnet.find(f"{phrase}\n")) is None:
+        return None
+    return tuple(wordnet.entries[slice(*wordnet.entry_starts[at : at + 2])].tolist())
+
+
+@lru_cache(maxsize=1 << 16)
+def _begins_phrase(word: str) -> bool:
+    return _wordnet().find(f"{word} ") is not None
+
+
+@cache
+def _other_words() -> frozenset[str]:
+    """Return WordNet's other words, which tell a typing error from a rare word."""
+    with np.load(_FILE) as file:
+        return frozenset(file["words"].tobytes().decode().split("\n"))
+
+
 class Mention(NamedTuple):
     """A phrase of a text that names things of known kinds."""
 
@@ -41,20 +102,18 @@ class Mention(NamedTuple):
 class Kinds:
     """What is a kind of what.
 
-    Args:
-        members: Names of things by the name of their kind, besides those that are known; a kind
-            ``not NAME`` lists phrases that are of no kind though a word of them is.
+    ``members`` are names of things by the name of their kind, besides those that are known; a kind
+    ``not NAME`` lists phrases that are of no kind though a word of them is.
     """
 
     def __init__(self, members: Mapping[str, Sequence[str]] | None = None) -> None:
         # In one order, on which the tags depend: files sort names.
         self.members = {name: list(names) for name, names in sorted((members or {}).items())}
-        self._wordnet = load_wordnet()
-        self._n_nodes = self._wordnet.n_nodes
+        self._n_nodes = len(_wordnet().classes)
         self._added: dict[str, tuple[int, ...]] = {}
         self._wider: dict[int, tuple[int, ...]] = {}  # kinds of a node, besides WordNet's
-        for source in (read_kinds(_ADDITIONS), self.members):
-            self._add(source)
+        self._add(read_kinds(_ADDITIONS))
+        self._add(self.members)
         self._first_words = {name.partition(" ")[0] for name in self._added if " " in name}
         self._ancestors: dict[int, tuple[str, ...]] = {}
         self._users = {plain_phrase(thing) for things in self.members.values() for thing in things}
@@ -62,7 +121,7 @@ class Kinds:
     @cached_property
     def digest(self) -> str:
         """Identifies the tags: those of another lexicon mean something else."""
-        content = FILE.read_bytes() + _ADDITIONS.read_bytes() + repr(self.members).encode()
+        content = _FILE.read_bytes() + _ADDITIONS.read_bytes() + repr(self.members).encode()
         return hashlib.sha256(content).hexdigest()[:16]
 
     def _add(self, members: Mapping[str, Sequence[str]]) -> None:
@@ -84,7 +143,7 @@ class Kinds:
 
     def is_word(self, word: str) -> bool:
         """Tell whether an English word, or a plural, is known, whatever it means."""
-        known = other_words()
+        known = _other_words()
         return any(form in known or self._known(form) is not None for form in _singulars(word))
 
     def mentions(self, text: str) -> Iterator[Mention]:
@@ -117,18 +176,17 @@ class Kinds:
                     continue
                 length, end = n, at + n
                 is_inside = (joined[at] and capital[at - 1]) or (joined[end] and capital[end])
-                chosen = _readings(
-                    entries,
-                    may_be_name=is_title or (all(capital[at:end]) and not is_inside),
-                    may_be_noun=is_title or not (capital[at] and joined[at]),
-                    is_capital=capital[at],
-                    is_title=is_title,
-                )
+                may_be_name = is_title or (all(capital[at:end]) and not is_inside)
+                may_be_noun = is_title or not (capital[at] and joined[at])
+                names = [entry for entry in entries if may_be_name and entry & NAME]
+                may_be = (may_be_noun, capital[at])
+                nouns = [e for e in entries if not e & NAME and may_be[bool(e & CAPITAL)]]
+                chosen = tuple((nouns or names) if is_title else (names or nouns))
                 if chosen:
                     yield Mention(words[at].start(), ends[end - 1], chosen)
-                if n == 1 or not (self._has_dish(chosen) or self._has_users_word(lowered[at:end])):
+                if n == 1 or not self._is_divided(lowered[at:end], chosen):
                     break
-                length = 1  # the name of a dish says what is in it: "beef stew"
+                length = 1
             at += length
 
     def _longest(self, words: Sequence[str]) -> int:
@@ -136,15 +194,14 @@ class Kinds:
         if words[0] in self._first_words:
             return len(words)
         n = 1
-        while n < len(words) and begins_phrase(" ".join(words[:n])):
+        while n < len(words) and _begins_phrase(" ".join(words[:n])):
             n += 1
         return n
 
-    def _has_dish(self, entries: Iterable[int]) -> bool:
-        return not self._dishes.isdisjoint(self._tags(entries))
-
-    def _has_users_word(self, words: Sequence[str]) -> bool:
-        """Tell whether a phrase that only WordNet lists has a word of the user's: laser printer."""
+    def _is_divided(self, words: Sequence[str], entries: Iterable[int]) -> bool:
+        """Tell whether its words count too: "beef stew"; "laser printer" for a user's printer."""
+        if not self._dishes.isdisjoint(self._tags(entries)):
+            return True
         is_listed = any(form in self._added for form in _singulars(" ".join(words)))
         forms = (form for word in words for form in _singulars(word))
         return not is_listed and not self._users.isdisjoint(forms)
@@ -154,8 +211,7 @@ class Kinds:
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return tags of the kinds that a text asserts, and of those that it only negates."""
         spans = list(negated)
-        asserted: set[str] = set()
-        denied: set[str] = set()
+        asserted, denied = set[str](), set[str]()
         for mention in self.mentions(text):
             is_negated = any(start <= mention.start < end for start, end in spans)
             (denied if is_negated else asserted).update(self._tags(mention.entries))
@@ -186,10 +242,9 @@ class Kinds:
         """Return the phrases of a text that name a thing of one of some kinds."""
         wanted = frozenset(tags)
         named = (m for m in self.mentions(text) if not wanted.isdisjoint(self._tags(m.entries)))
-        return list(dict.fromkeys(text[mention.start : mention.end] for mention in named))
+        return list(dict.fromkeys(text[m.start : m.end] for m in named))
 
     def _named(self, phrase: str) -> tuple[int, ...]:
-        """Return the entries of a phrase that names a kind."""
         entries = tuple(e for e in self._find(plain_phrase(phrase)) or () if not e & MEMBER)
         names = tuple(entry for entry in entries if entry & NAME)
         nouns = tuple(entry for entry in entries if not entry & NAME)
@@ -208,14 +263,14 @@ class Kinds:
     def _known(self, phrase: str) -> tuple[int, ...] | None:
         phrase = _SHORTENED.get(phrase, phrase)
         entries = self._added.get(phrase)
-        return entries_of(phrase) if entries is None else entries
+        return _entries(phrase) if entries is None else entries
 
     def class_of(self, tag: str) -> int:
         """Return the number of WordNet's class of a kind: food, animal, and so on."""
-        node = int(tag[1:], 16)
-        while node >= self._wordnet.n_nodes and self._wider[node]:
+        node, classes = int(tag[1:], 16), _wordnet().classes
+        while node >= len(classes) and self._wider[node]:
             node = self._wider[node][0]
-        return self._wordnet.classes[node] if node < self._wordnet.n_nodes else -1
+        return classes[node] if node < len(classes) else -1
 
     @cached_property
     def _dishes(self) -> frozenset[str]:
@@ -232,13 +287,14 @@ class Kinds:
     def _closure(self, node: int) -> tuple[str, ...]:
         """Return the tags of a node and of all kinds that it is of."""
         if node not in self._ancestors:
-            seen, stack = {node}, [node]
+            wordnet, seen, stack = _wordnet(), set[int](), [node]
             while stack:
-                lower = stack.pop()
-                for parent in (*self._wider.get(lower, ()), *self._wordnet.parents_of(lower)):
-                    if parent not in seen:
-                        seen.add(parent)
-                        stack.append(parent)
+                if (lower := stack.pop()) not in seen:
+                    seen.add(lower)
+                    stack += self._wider.get(lower, ())
+                    if lower < len(wordnet.classes):
+                        bounds = wordnet.parent_starts[lower : lower + 2]
+                        stack += wordnet.parents[slice(*bounds)].tolist()
             self._ancestors[node] = tuple(map(_tag, seen))
         return self._ancestors[node]
 
@@ -265,22 +321,6 @@ def read_kinds(path: Path) -> dict[str, list[str]]:
             raise ConfigError(f"{path}:{number}: not a kind, as 'dairy: butter, cream' is")
         kinds.setdefault(name.strip(), []).extend(members)
     return kinds
-
-
-def _readings(
-    entries: Sequence[int],
-    *,
-    may_be_name: bool,
-    may_be_noun: bool,
-    is_capital: bool,
-    is_title: bool,
-) -> tuple[int, ...]:
-    """Return the senses of a phrase as it is written."""
-    names = tuple(entry for entry in entries if may_be_name and entry & NAME)
-    nouns = tuple(
-        e for e in entries if not e & NAME and (is_capital if e & CAPITAL else may_be_noun)
-    )
-    return (nouns or names) if is_title else (names or nouns)
 
 
 def plain_phrase(phrase: str) -> str:

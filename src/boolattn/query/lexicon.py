@@ -103,13 +103,8 @@ def unused_cues(
 ) -> tuple[tuple[Cue, int | None], ...]:
     """Return the cues of a text that became no operator, and compounds such as "nut-free".
 
-    Each with the number of the operand that it is a word of; ``None`` for one of NOT that stands
-    between operands of which none is negated.
-
-    Args:
-        text: The query.
-        operands: The character spans of each operand.
-        is_negated: Which operands are negated.
+    Each with the number of the operand that it is a word of, by the operands' character spans;
+    ``None`` for one of NOT that stands between operands of which none is negated.
 
     >>> text = "films of Romeo and Juliet but not musicals"
     >>> for cue, operand in unused_cues(text, [[(0, 25)], [(34, 42)]], [False, True]):

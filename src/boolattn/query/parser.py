@@ -7,9 +7,7 @@ an encoder in another folder.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -21,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from boolattn.budget import check_budget
 from boolattn.checksums import DAMAGED, check_sums, read_manifest, read_typed_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.query.decoding import ParserLogits, ParserOutput, decode, mark_operators
+from boolattn.query.parsed_query import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.query.runtime import (
     MAX_CHARACTERS,
     MAX_REMEMBERED,
@@ -33,7 +31,7 @@ from boolattn.query.runtime import (
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,7 +40,6 @@ MANIFEST, GRAPH = "parser.json", "parser.onnx"
 ENCODER = "model.json"
 FORMAT = 1
 SHIPPED = "shipped"
-KNOWN_PHRASE = "the whole text is a known phrase"
 _SHIPPED = Path(__file__).parents[1] / "models" / "parser"
 OUTPUTS = ["tags", "roles", "gaps"]
 
@@ -64,25 +61,16 @@ class ParserManifest:
 
 
 class Parser:
-    """Parses queries in plain language.
-
-    Args:
-        folder: Of the parser.
-        is_phrase: Tells of a phrase whether it must not be split, for example because a title is
-            so called. A query that is such a phrase as a whole is one operand.
-    """
+    """Parses queries in plain language."""
 
     @checked
-    def __init__(
-        self, folder: str | Path, *, is_phrase: Callable[[str], bool] | None = None
-    ) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.manifest = read_typed_manifest(ParserManifest, self.folder / MANIFEST)
         check_runtime(self.folder, self.manifest.needs)
         check_sums(self.folder)
         verify(self.folder, self.manifest.files, MANIFEST)
         self._verify_encoder()
-        self.is_phrase = is_phrase
         self.threshold = self.manifest.threshold
         self._lock = Lock()
         self._recent = lru_cache(MAX_REMEMBERED)(self._decode)
@@ -92,18 +80,13 @@ class Parser:
         """Parse queries, whatever the confidence."""
         if isinstance(texts, str):
             raise ConfigError("texts must be a list of texts, got one text")
-        return [self._parse(text) for text in texts]
+        return [
+            (self._recent if len(text) <= MAX_CHARACTERS else self._decode)(text) for text in texts
+        ]
 
     def is_word(self, text: str) -> bool:
         """Tell whether a word is one of the tokenizer's vocabulary."""
         return self._open()[1].token_to_id(text) is not None
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifies the parser."""
-        return hashlib.sha256(
-            json.dumps(asdict(self.manifest), sort_keys=True).encode()
-        ).hexdigest()
 
     def _verify_encoder(self) -> None:
         """Verify the folder of the encoder that tokenizer and word vectors are of."""
@@ -111,11 +94,6 @@ class Parser:
             manifest = (self.folder / name).resolve().with_name(ENCODER)
             if manifest.parent != self.folder.resolve() and manifest.is_file():
                 verify(manifest.parent, read_manifest(manifest)["files"], ENCODER)
-
-    def _parse(self, text: str) -> ParserOutput:
-        if self.is_phrase is not None and self.is_phrase(text):
-            return ParserOutput(reason=KNOWN_PHRASE)
-        return (self._recent if len(text) <= MAX_CHARACTERS else self._decode)(text)
 
     def _decode(self, text: str) -> ParserOutput:
         """Run the graph."""

@@ -1,24 +1,31 @@
-"""The plan of a query: its tree, its operands and their vectors."""
+"""The plan of a query: what was read, its operands and their vectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from boolattn.budget import check_budget
 from boolattn.errors import QueryError
-from boolattn.query.clauses import MAX_CLAUSES, Clause, clauses, conjunctions, n_clauses
 from boolattn.query.lexicon import unused_cues
-from boolattn.query.reading import IS_OFF, NO_PARSER, Reading
-from boolattn.query.structure import in_words, operand_signs
+from boolattn.query.structure import (
+    MAX_CLAUSES,
+    Clause,
+    clauses,
+    conjunctions,
+    in_words,
+    is_contradiction,
+    n_clauses,
+)
 from boolattn.query.syntax import MAX_OPERANDS
 from boolattn.query.tree import And, Atom, Like, QueryTree, Where, atoms, signed_atoms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
+#: Reasons for one vector that a user chose.
+IS_OFF, NO_PARSER = "composition is off", "the model has no query parser"
 #: Words of a long text.
 _LONG_TEXT = 12
 _QUOTES = '"“„«'
@@ -45,27 +54,51 @@ class QueryEncoder(Protocol):
         """Encode operands, as queries without an operator."""
 
 
+def _nothing() -> Vectors:
+    return np.empty((0, 0), np.float32)
+
+
 @dataclass(frozen=True)
 class Plan:
-    """What a query asks of an index."""
+    """A query as it was read, and what it asks of an index."""
 
+    text: str  # as it was typed
+    wording: str  # what the whole-query vector is of: the text, or a tree in words
     tree: QueryTree  # what is scored: one operand where nothing is composed
-    atoms: tuple[str, ...]  # the operands' texts, left to right
-    spans: tuple[Spans, ...]  # of each operand in the text; empty where a tree was given
+    parsed: QueryTree  # also where it is not used; it has all conditions and documents
+    spans: tuple[Spans, ...] = ()  # of each operand in the text, where they are known
+    confidence: float = 1.0  # of the parser; 1 for a tree
+    fallback: str = ""  # why operators are not used, or not all words; empty where they are
+    is_explicit: bool = False  # whether the text is in explicit syntax
+    is_request: bool = False  # whether the text asks for one thing: only words that name it count
+    added: tuple[QueryTree, ...] = ()  # parts that every query has besides; they are in the tree
+    notes: tuple[str, ...] = ()  # words that were corrected, numbers that were read as conditions
     #: One for each operand and, where they are composed, one for each of ``conjunctions``: that of
     #: its operands in words; of a query that is one conjunction, the mean of that and ``plain``,
     #: and likewise of a request. Shape ``(vectors, dim)``.
-    vectors: Vectors
-    whole: Callable[[], Vectors]  # encodes the whole query, for :attr:`plain`
-    is_composed: bool  # whether operands are scored apart; if not, the score is the similarity
-    fallback: str  # why operators are not used, or not all words; empty where they are
-    is_request: bool  # as in the reading, unless the plan is one vector
-    reading: Reading
+    vectors: Vectors = field(default_factory=_nothing, compare=False)
+    #: The vector of the text as typed, or of a tree in words, where it is needed. ``(dim,)``.
+    plain: Vectors = field(default_factory=_nothing, compare=False)
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether operands are scored apart; if not, the score is the similarity."""
+        return type(self.tree) not in (Atom, Like, Where)
 
     @cached_property
-    def plain(self) -> Vectors:
-        """The vector of the text as typed, or of a tree in words, which few need. ``(dim,)``."""
-        return self.whole()
+    def atoms(self) -> tuple[str, ...]:
+        """The operands' texts, left to right."""
+        return tuple(atom.name for atom in atoms(self.tree))
+
+    @property
+    def documents(self) -> list[str]:
+        """Ids of the documents that are operands."""
+        return list(dict.fromkeys(a.text for a in atoms(self.parsed) if isinstance(a, Like)))
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether no document can satisfy it."""
+        return is_contradiction(self.tree)
 
     @property
     def scored(self) -> tuple[int, ...]:
@@ -86,7 +119,7 @@ class Plan:
     @property
     def is_long(self) -> bool:
         """Whether the text may describe one document, of which what is negated is a detail."""
-        return len(self.reading.text.split()) >= _LONG_TEXT
+        return len(self.text.split()) >= _LONG_TEXT
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
@@ -96,9 +129,9 @@ class Plan:
     @property
     def is_negated(self) -> tuple[bool, ...]:
         """Which operands are negated."""
-        return tuple(sign < 0 for sign in operand_signs(self.tree))
+        return tuple(sign < 0 for _, sign in signed_atoms(self.tree))
 
-    @property
+    @cached_property
     def clause_vectors(self) -> Vectors:
         """Of each clause that of its positive part, or zeros. Shape ``(clauses, dim)``."""
         numbered = enumerate(conjunctions(self.clauses), start=len(self.atoms))
@@ -107,23 +140,29 @@ class Plan:
         operands = [clause.positive for clause in self.clauses]
         return np.stack([self.vectors[rows.get(o, o[0])] if o else nothing for o in operands])
 
-    @cached_property
-    def positive_vector(self) -> Vectors:
-        """One vector for the positive part. Shape ``(dim,)``."""
-        vector: Vectors = self.clause_vectors.mean(0)
-        return vector
-
     @property
     def has_negation(self) -> bool:
         """Whether operands are composed and one is negated."""
         return self.is_composed and any(self.is_negated)
 
     @property
+    def operand_spans(self) -> tuple[Spans, ...]:
+        """The spans of the operands; none for a text that was not taken apart."""
+        is_parsed = self.is_composed or self.is_request or self.is_explicit
+        return self.spans if is_parsed and len(self.spans) == len(self.atoms) else ()
+
+    def as_one_vector(self, reason: str) -> Plan:
+        """Return a plan that searches the text as one vector, and says why."""
+        text = self.wording or " ".join(self.atoms)
+        spans = self.spans if self.is_explicit else ()
+        return replace(self, tree=Atom(text), spans=spans, is_request=False, fallback=reason)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What a user may not expect: cue words that became no operator, and why."""
         warnings = tuple(self._unused_cues())
         is_chosen = self.fallback in ("", IS_OFF, NO_PARSER)
-        if self.reading.is_empty:
+        if self.is_empty:
             warnings += ("the query contradicts itself: nothing can satisfy it",)
         elif not is_chosen and not warnings and not self.is_request:
             kind = "the text is one operand" if self.is_composed else "searched as one text"
@@ -131,16 +170,16 @@ class Plan:
         return warnings
 
     def _unused_cues(self) -> Iterator[str]:
-        text = self.reading.text
-        # A plan of one vector has no spans; what is between quotes is known all the same.
-        known = self.reading.spans if self.reading.is_explicit else self.spans
-        spans = known or [[(0, len(text))]]
+        text = self.text
+        spans = self.spans or [[(0, len(text))]]
         reasons: dict[str, list[str]] = {}
-        is_condition = [isinstance(atom, Where) for atom in atoms(self.tree)]
+        # The spans of explicit syntax are kept where the query is searched as one vector.
+        operands = atoms(self.parsed if self.is_explicit else self.tree)
+        is_condition = [isinstance(atom, Where) for atom in operands]
         for cue, operand in unused_cues(text, spans, self.is_negated):
             if operand is not None and is_condition[operand]:
                 continue  # "between 3 and 5", "not in 2022"
-            if self.reading.is_explicit:
+            if self.is_explicit:
                 if operand is None or text[spans[operand][0][0]] in _QUOTES:
                     continue
                 reason = "in explicit syntax only AND, OR and NOT in capitals are"
@@ -162,59 +201,31 @@ class Plan:
 
 
 def plan_queries(
-    readings: Sequence[Reading],
+    readings: Sequence[Plan],
     encoder: QueryEncoder,
     known: Mapping[str, Vectors] | None = None,
+    *,
+    plain: bool = False,
 ) -> list[Plan]:
-    """Encode queries: their wordings in one batch, the operands of all in another.
+    """Encode queries that were read: their wordings in one batch, the operands of all in another.
 
-    ``known`` has the vectors of documents that are operands, by id.
+    ``known`` has the vectors of documents that are operands, by id; with ``plain`` every query is
+    encoded as a whole too.
     """
     for reading in readings:
-        _check_operands(reading)
-    encoded: dict[str, Vectors] = {}
-    plans = []
-    for reading in readings:
-        whole = partial(_plain_vector, reading, encoder, known, encoded)
-        plans.append(_limited(_unencoded(reading, whole)))
-    asked = [plan.reading.wording for plan in plans if plan.needs_plain]
-    wordings = list(dict.fromkeys(filter(None, asked)))
+        if (n_operands := len(reading.atoms)) > MAX_OPERANDS:
+            raise QueryError(f"a query has at most {MAX_OPERANDS} operands, not {n_operands}")
+        check_budget(n_operands)
+    plans = [_limited(reading) for reading in readings]
+    wordings = [plan.wording if plain or plan.needs_plain else "" for plan in plans]
     texts = [_operand_texts(p) if p.is_composed or p.is_request else [] for p in plans]
-    operands = list(dict.fromkeys(text for part in texts for text in part if text))
-    encoded.update(zip(wordings, encoder.encode_queries(wordings), strict=True))
+    by_wording = _encoded(encoder.encode_queries, wordings, encoder.dimension)
     # As operands: an open gate would cost the whole batch its experts.
-    by_text = {"": np.zeros(encoder.dimension, np.float32)}
-    by_text.update(zip(operands, encoder.encode_operands(operands), strict=True))
-    pairs = zip(plans, texts, strict=True)
-    return [replace(plan, vectors=_vectors(plan, part, by_text, known)) for plan, part in pairs]
-
-
-def _check_operands(reading: Reading) -> None:
-    """Refuse a query with too many operands, with those that lists added to it."""
-    n_operands = sum(1 for _ in atoms(reading.tree)) if reading.is_composed else 1
-    if n_operands > MAX_OPERANDS:
-        raise QueryError(f"a query has at most {MAX_OPERANDS} operands, not {n_operands}")
-    check_budget(n_operands)
-
-
-def _unencoded(reading: Reading, whole: Callable[[], Vectors]) -> Plan:
-    """Return the plan of a reading, before anything is encoded."""
-    tree, is_composed = reading.tree, type(reading.tree) not in (Atom, Like, Where)
-    plan = Plan(
-        tree=tree,
-        atoms=tuple(atom.name for atom in atoms(tree)),
-        spans=reading.spans,
-        vectors=np.empty((0, 0), np.float32),
-        whole=whole,
-        is_composed=is_composed,
-        fallback=reading.fallback,
-        is_request=reading.is_request,
-        reading=reading,
-    )
-    if not reading.is_composed:
-        return _single_vector(plan, reading.fallback)
-    keeps_spans = is_composed or reading.is_request or reading.is_explicit
-    return plan if keeps_spans else replace(plan, spans=())
+    by_operand = _encoded(encoder.encode_operands, chain(*texts), encoder.dimension)
+    return [
+        _with_vectors(plan, by_wording[wording], [by_operand[text] for text in part], known or {})
+        for plan, wording, part in zip(plans, wordings, texts, strict=True)
+    ]
 
 
 def _limited(plan: Plan) -> Plan:
@@ -223,64 +234,7 @@ def _limited(plan: Plan) -> Plan:
     most = max(MAX_CLAUSES, len(plan.atoms))
     if not plan.is_composed or (n := n_clauses(plan.tree)) <= most:
         return plan
-    return _single_vector(plan, f"it has {n} alternatives, more than {most}")
-
-
-def _single_vector(plan: Plan, reason: str) -> Plan:
-    """Return a plan that searches the text as one vector, and says why."""
-    text = plan.reading.wording or " ".join(plan.atoms)
-    return replace(
-        plan,
-        tree=Atom(text),
-        atoms=(text,),
-        spans=(),
-        is_composed=False,
-        is_request=False,
-        fallback=reason,
-    )
-
-
-def _vectors(
-    plan: Plan,
-    texts: Sequence[str],
-    encoded: Mapping[str, Vectors],
-    known: Mapping[str, Vectors] | None,
-) -> Vectors:
-    """Return the vectors of a plan: of its operands and conjunctions, or of the whole query.
-
-    A conjunction is its operands in words: the text as typed would bring in what it negates.
-    Where it is the whole query, the text as typed counts as much, because either wording may
-    be the one that the encoder knows better; so it does where the query is a request. A
-    document in it counts as one operand.
-    """
-    if not texts:
-        return plan.plain[None]
-    vectors = np.stack([encoded[text] for text in texts])
-    _add_documents(vectors, plan, known)
-    if plan.is_conjunction:
-        vectors[-1] = (vectors[-1] + plan.plain) / 2
-    elif plan.is_request and plan.scored == (0,):
-        vectors[0] = (vectors[0] + plan.plain) / 2
-    return vectors
-
-
-def _plain_vector(
-    reading: Reading,
-    encoder: QueryEncoder,
-    known: Mapping[str, Vectors] | None,
-    encoded: dict[str, Vectors],
-) -> Vectors:
-    """Return one vector for a query: of its words, and of the documents that are operands."""
-    if (words := reading.wording) and words not in encoded:
-        [encoded[words]] = encoder.encode_queries([words])
-    signed = signed_atoms(reading.tree)
-    likes = [atom for atom, sign in signed if isinstance(atom, Like) and sign > 0]
-    vectors = [encoded[words]] if words else []
-    vectors += [_document(atom, known) for atom in likes]
-    if len(vectors) == 1:
-        return vectors[0]
-    nothing = np.zeros(encoder.dimension, np.float32)
-    return np.mean(vectors, axis=0, dtype=np.float32) if vectors else nothing
+    return plan.as_one_vector(f"it has {n} alternatives, more than {most}")
 
 
 def _operand_texts(plan: Plan) -> list[str]:
@@ -290,18 +244,48 @@ def _operand_texts(plan: Plan) -> list[str]:
     return [*named, *(in_words(And(tuple(operands))) for operands in joined)]
 
 
-def _add_documents(vectors: Vectors, plan: Plan, known: Mapping[str, Vectors] | None) -> None:
-    """Fill in the vectors of documents that are operands, and of conjunctions with them."""
-    likes = {i: atom for i, atom in enumerate(atoms(plan.tree)) if isinstance(atom, Like)}
-    for row, atom in likes.items():
+def _encoded(
+    encode: Callable[[Sequence[str]], Vectors], texts: Iterable[str], dimension: int
+) -> dict[str, Vectors]:
+    """Encode different texts; no text has zeros."""
+    different = list(dict.fromkeys(filter(None, texts)))
+    vectors = zip(different, encode(different), strict=True)
+    return {"": np.zeros(dimension, np.float32), **dict(vectors)}
+
+
+def _with_vectors(
+    plan: Plan, whole: Vectors, operands: Sequence[Vectors], known: Mapping[str, Vectors]
+) -> Plan:
+    """Return a plan with its vectors: of its operands and conjunctions, or of the whole query.
+
+    A conjunction is its operands in words: the text as typed would bring in what it negates.
+    Where it is the whole query, the text as typed counts as much, because either wording may
+    be the one that the encoder knows better; so it does where the query is a request. A
+    document in it counts as one operand.
+    """
+    signed = signed_atoms(plan.parsed)
+    likes = [_document(a, known) for a, sign in signed if isinstance(a, Like) and sign > 0]
+    if likes:
+        likes = [whole, *likes] if plan.wording else likes
+        whole = likes[0] if len(likes) == 1 else np.mean(likes, axis=0, dtype=np.float32)
+    if not operands:
+        return replace(plan, vectors=whole[None], plain=whole)
+    vectors = np.stack(operands)
+    documents = {i: atom for i, atom in enumerate(atoms(plan.tree)) if isinstance(atom, Like)}
+    for row, atom in documents.items():
         vectors[row] = _document(atom, known)
-    for row, operands in enumerate(conjunctions(plan.clauses), start=len(plan.atoms)):
-        if documents := [operand for operand in operands if operand in likes]:
-            total = (len(operands) - len(documents)) * vectors[row] + vectors[documents].sum(0)
-            vectors[row] = total / len(operands)
+    for row, joined in enumerate(conjunctions(plan.clauses), start=len(plan.atoms)):
+        if rows := [operand for operand in joined if operand in documents]:
+            total = (len(joined) - len(rows)) * vectors[row] + vectors[rows].sum(0)
+            vectors[row] = total / len(joined)
+    if plan.is_conjunction:
+        vectors[-1] = (vectors[-1] + whole) / 2
+    elif plan.is_request and plan.scored == (0,):
+        vectors[0] = (vectors[0] + whole) / 2
+    return replace(plan, vectors=vectors, plain=whole)
 
 
-def _document(atom: Like, known: Mapping[str, Vectors] | None) -> Vectors:
-    if known is None or atom.text not in known:
+def _document(atom: Like, known: Mapping[str, Vectors]) -> Vectors:
+    if atom.text not in known:
         raise QueryError(f"{atom.name}: no document with this id is known here")
     return known[atom.text]

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.query.decoding import ParserOutput
 from boolattn.query.numbers import other_spans
-from boolattn.query.parsed_query import words
-from boolattn.query.parser import KNOWN_PHRASE
+from boolattn.query.parsed_query import ParserOutput, words
+from boolattn.query.plan import IS_OFF, NO_PARSER, Plan
 from boolattn.query.rewriting import (
     EVERYTHING_BUT,
     after_everything,
@@ -47,71 +46,40 @@ if TYPE_CHECKING:
     from boolattn.query.tree import QueryTree
 
 MODES = ("auto", "plain", "explicit")
-#: Reasons for one vector that a user chose.
-IS_OFF, NO_PARSER = "composition is off", "the model has no query parser"
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A query as it was read."""
+def may_be_title(plan: Plan) -> bool:
+    """Tell whether the parser took the text apart, which would be wrong for a title."""
+    is_plain = not plan.is_explicit or isinstance(plan.tree, Everything)
+    is_parsed = is_plain and not plan.fallback and plan.tree != _whole(plan)
+    return plan.is_request or is_parsed
 
-    text: str  # as it was typed
-    wording: str  # what the whole-query vector is of: the text, or a tree in words
-    tree: QueryTree  # one operand where the operators of the text are not used
-    parsed: QueryTree  # also where it is not used
-    spans: tuple[Spans, ...] = ()  # of each operand in the text, where they are known
-    confidence: float = 1.0  # of the parser; 1 for a tree
-    fallback: str = ""  # why operators are not used, or not all words
-    is_explicit: bool = False  # whether the text is in explicit syntax
-    is_request: bool = False  # whether the text asks for one thing: only words that name it count
-    is_composed: bool = True  # whether operands are scored one by one, not the query as one vector
-    added: tuple[QueryTree, ...] = ()  # parts that every query has besides; they are in the tree
 
-    @property
-    def may_be_title(self) -> bool:
-        """Whether the parser took the text apart, which would be wrong for a title."""
-        is_plain = not self.is_explicit or isinstance(self.tree, Everything)
-        is_parsed = self.is_composed and is_plain and not self.fallback
-        return self.is_request or (is_parsed and self.tree != self._whole)
+def _whole(plan: Plan) -> QueryTree:
+    """Return the text as one operand."""
+    return join_all([Atom(plan.text), *plan.added])
 
-    @property
-    def _whole(self) -> QueryTree:
-        """The text as one operand."""
-        return join_all([Atom(self.text), *self.added])
 
-    @property
-    def documents(self) -> list[str]:
-        """Ids of the documents that are operands."""
-        return list(dict.fromkeys(a.text for a in atoms(self.tree) if isinstance(a, Like)))
+def with_conditions(plan: Plan, text: str, phrases: Sequence[NumberPhrase]) -> Plan:
+    """Return the plan of a text whose number phrases were left out before it was parsed."""
+    rest, spans = plan.tree, plan.spans
+    if rest == _whole(plan):  # it was not taken apart
+        others = other_spans(text, phrases)
+        rest, spans = join_all([Atom(words(text, others)), *plan.added]), (others, *spans[1:])
+    elif plan.text == EVERYTHING_BUT.strip():  # nothing but numbers was typed
+        spans = ((), *spans[1:])
+    tree = join_all([rest, *(phrase.tree for phrase in phrases)])
+    spans += tuple((phrase[:2],) for phrase in phrases for _ in phrase.conditions)
+    return replace(plan, text=text, wording=in_words(rest), tree=tree, parsed=tree, spans=spans)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no document can satisfy it."""
-        return self.is_composed and is_contradiction(self.tree)
 
-    def with_conditions(self, text: str, phrases: Sequence[NumberPhrase]) -> Reading:
-        """Return the reading of a text whose number phrases were left out before it was parsed."""
-        rest, spans = self.tree, self.spans
-        if rest == self._whole:  # it was not taken apart
-            others = other_spans(text, phrases)
-            rest, spans = join_all([Atom(words(text, others)), *self.added]), (others, *spans[1:])
-        elif self.text == EVERYTHING_BUT.strip():  # nothing but numbers was typed
-            spans = ((), *spans[1:])
-        tree = join_all([rest, *(phrase.tree for phrase in phrases)])
-        spans += tuple((phrase[:2],) for phrase in phrases for _ in phrase.conditions)
-        return replace(self, text=text, wording=in_words(rest), tree=tree, parsed=tree, spans=spans)
-
-    def as_phrase(self, reason: str) -> Reading:
-        """Return the text as one operand, and why."""
-        return replace(
-            self,
-            tree=self._whole,
-            parsed=self._whole if self.is_request else self.parsed,
-            spans=_with_others([((0, len(self.text)),)], self._whole),
-            confidence=1.0 if self.is_request else self.confidence,
-            fallback=reason,
-            is_request=False,
-        )
+def as_phrase(plan: Plan, reason: str) -> Plan:
+    """Return the text as one operand, and why."""
+    whole = _whole(plan)
+    if plan.is_request:
+        plan = replace(plan, parsed=whole, confidence=1.0, is_request=False)
+    spans = _with_others([((0, len(plan.text)),)], whole)
+    return replace(plan, tree=whole, spans=spans, fallback=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +89,6 @@ class ReadingOptions:
     mode: str = "auto"
     compose: bool = True
     added: tuple[QueryTree, ...] = ()  # parts that every query has besides
-    threshold: float | None = None  # least confidence of a parse; left out, the parser's
     has_parser: bool = True  # without one a text with operators in capitals is always explicit
 
     def __post_init__(self) -> None:
@@ -149,60 +116,54 @@ def check_queries(queries: object) -> None:
 
 def read_queries(
     texts: Sequence[str], parser: Parser | None, options: ReadingOptions | None = None
-) -> list[Reading]:
-    """Read queries; those in plain language are parsed in one batch.
-
-    In mode ``auto`` a text is explicit where it uses explicit syntax.
-    """
+) -> list[Plan]:
+    """Read queries; in mode ``auto`` a text is explicit where it uses explicit syntax."""
     options = replace(options or ReadingOptions(), has_parser=parser is not None)
-    for text in texts:
-        _check_text(text, may_be_empty=bool(options.added))
+    return [_read(text, parser, options) for text in texts]
+
+
+def _read(text: str, parser: Parser | None, options: ReadingOptions) -> Plan:
+    if not text.strip() and not options.added:
+        raise QueryError("the query is empty; write what you look for")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            f"column {error.start + 1}: the query holds half a character; is it text?"
+        ) from error
     if not options.compose:
-        return [_read_plain(text, options) for text in texts]
-    plain = [rewrite(text) for text in texts if not options.uses_syntax(text)]
-    parsed = zip(plain, _parse(plain, parser), strict=True)
-    return [
-        _read_explicit(text, options)
-        if options.uses_syntax(text)
-        else _with_implied(_read_parsed(text, *next(parsed), parser, options))
-        for text in texts
-    ]
+        return _read_plain(text, options)
+    if options.uses_syntax(text):
+        return _read_explicit(text, options)
+    return _with_implied(_read_parsed(text, parser, options))
 
 
-def _with_implied(reading: Reading) -> Reading:
+def _with_implied(plan: Plan) -> Plan:
     """Add what words such as "vegan" exclude, unless they are negated themselves.
 
     Of several alternatives each must have such a word: "beef or vegan burgers" excludes nothing.
     """
-    signed = list(signed_atoms(reading.tree))
-    pairs = zip(signed, reading.spans, strict=True)
+    signed = list(signed_atoms(plan.tree))
+    pairs = zip(signed, plan.spans, strict=True)
     denied = [span for (_, sign), spans in pairs if sign < 0 for span in spans]
     implied: dict[str, Span] = {}
-    for name, span in implied_exclusions(reading.text):
+    for name, span in implied_exclusions(plan.text):
         if not any(start <= span[0] < end for start, end in denied):
             implied.setdefault(name, span)
-    if Operator.OR in operators_of(reading.tree):
+    if Operator.OR in operators_of(plan.tree):
         for atom in (atom for atom, sign in signed if sign > 0):
             names = {name for name, _ in implied_exclusions(atom.words)}
             implied = {name: span for name, span in implied.items() if name in names}
-    if not implied or reading.fallback in (IS_OFF, NO_PARSER):
-        return reading
-    tree = join_all([reading.tree, *(Not(Atom(name)) for name in implied)])
-    spans = (*reading.spans, *((span,) for span in implied.values()))
-    return replace(reading, tree=tree, parsed=tree, spans=spans, fallback="")
+    if not implied or plan.fallback in (IS_OFF, NO_PARSER):
+        return plan
+    tree = join_all([plan.tree, *(Not(Atom(name)) for name in implied)])
+    spans = (*plan.spans, *((span,) for span in implied.values()))
+    return replace(plan, tree=tree, parsed=tree, spans=spans, fallback="")
 
 
-def _parse(texts: Sequence[str], parser: Parser | None) -> list[ParserOutput]:
-    if parser is None:
-        return [ParserOutput()] * len(texts)
-    outputs = zip(texts, parser.parse(texts), strict=True)
-    return [_with_forms(text, output, parser) for text, output in outputs]
-
-
-def _with_forms(text: str, output: ParserOutput, parser: Parser) -> ParserOutput:
-    """Read known forms of negation; what only excludes is parsed again after "everything"."""
-    if output.reason == KNOWN_PHRASE:
-        return output
+def _parse(text: str, parser: Parser) -> ParserOutput:
+    """Parse a text or read a known form of negation; what only excludes follows "everything"."""
+    [output] = parser.parse([text])
     is_parsed = output.parsed is not None and not output.parsed.is_plain
     if parsed := read_negated_form(text, is_parsed=is_parsed):
         return ParserOutput(parsed)
@@ -223,26 +184,25 @@ def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:
     return replace(output, parsed=replace(parsed, operands=((), *moved)))
 
 
-def _read_parsed(
-    text: str, parsable: str, output: ParserOutput, parser: Parser | None, options: ReadingOptions
-) -> Reading:
+def _read_parsed(text: str, parser: Parser | None, options: ReadingOptions) -> Plan:
     """Read a text in plain language; a long request is read as the words that name its object."""
-    added = options.added
+    parsable, added = rewrite(text), options.added
     whole_text = words(parsable, [(0, len(text))]) if parsable != text else text
     whole = join_all([Atom(whole_text), *added])
     spans = _with_others([((0, len(text)),)], whole)
-    reading = Reading(text, in_words(whole), whole, whole, spans, added=added)
+    plan = Plan(text, in_words(whole), whole, whole, spans, added=added)
     if parser is None:
-        return replace(reading, fallback=NO_PARSER)
+        return replace(plan, fallback=NO_PARSER)
+    output = _parse(parsable, parser)
     parsed = output.parsed
     if parsable != text and (parsed is None or parsed.is_plain):
         parsed = split_at_and(parsable)
     if parsed is None or (parsed.is_plain and not is_request(text, parsed.operands[0])):
-        return replace(reading, fallback=output.reason)
+        return replace(plan, fallback=output.reason)
     inner = parsed.tree(parsable)
     tree = join_all([inner, *added])
-    reading = replace(
-        reading,
+    plan = replace(
+        plan,
         tree=tree,
         parsed=tree,
         # The tree's operands are in the order of these span lists.
@@ -250,30 +210,29 @@ def _read_parsed(
         confidence=output.confidence,
         is_request=parsed.is_plain,
     )
-    threshold = parser.threshold if options.threshold is None else options.threshold
-    if output.confidence < threshold:
-        doubt = f"the parser's confidence is {output.confidence:.2f}, below {threshold}"
-        return reading.as_phrase(doubt)
+    if output.confidence < parser.threshold:
+        doubt = f"the parser's confidence is {output.confidence:.2f}, below {parser.threshold}"
+        return as_phrase(plan, doubt)
     if is_contradiction(inner):
         # More likely a parser's error than a query that was meant.
-        return reading.as_phrase("it was parsed as a contradiction")
+        return as_phrase(plan, "it was parsed as a contradiction")
     if parsed.is_plain:
         named = " ".join(in_words(inner).split())
-        reading = replace(reading, fallback=f"it was read as a request for {named!r}")
-    return reading
+        plan = replace(plan, fallback=f"it was read as a request for {named!r}")
+    return plan
 
 
-def _read_explicit(text: str, options: ReadingOptions) -> Reading:
+def _read_explicit(text: str, options: ReadingOptions) -> Plan:
     is_typed = bool(text.strip()) or not options.added
     typed = [parse_with_spans(text)] if is_typed else []
     joined = join_all([*(tree for tree, _ in typed), *options.added])
     spans = _with_others([(span,) for _, places in typed for span in places], joined)
     tree = anchored(joined)
     spans = spans if tree == joined else ((), *spans)
-    return Reading(text, in_words(tree), tree, tree, spans, is_explicit=True)
+    return Plan(text, in_words(tree), tree, tree, spans, is_explicit=True)
 
 
-def _read_plain(text: str, options: ReadingOptions) -> Reading:
+def _read_plain(text: str, options: ReadingOptions) -> Plan:
     """Read a text as one vector, except for conditions, documents and lists of operands."""
     if text.strip():
         tree: QueryTree = Atom(text)
@@ -285,20 +244,9 @@ def _read_plain(text: str, options: ReadingOptions) -> Reading:
         tree = anchored(join_all([tree, *options.added]))
     else:
         tree = _read_explicit(text, options).tree
-    return Reading(text, in_words(tree), tree, tree, fallback=IS_OFF, is_composed=False)
+    return Plan(text, in_words(tree), tree, tree).as_one_vector(IS_OFF)
 
 
 def _with_others(spans: Sequence[Spans], tree: QueryTree) -> tuple[Spans, ...]:
     """Return spans of all operands of a tree; those that were not typed have none."""
     return (*spans, *[()] * (sum(1 for _ in atoms(tree)) - len(spans)))
-
-
-def _check_text(text: str, *, may_be_empty: bool) -> None:
-    if not text.strip() and not may_be_empty:
-        raise QueryError("the query is empty; write what you look for")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise QueryError(
-            f"column {error.start + 1}: the query holds half a character; is it text?"
-        ) from error

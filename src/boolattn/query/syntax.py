@@ -47,8 +47,6 @@ from boolattn.query.tree import (
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from boolattn.query.tree import QueryTree
 
     Span = tuple[int, int]
@@ -106,15 +104,6 @@ def is_explicit(text: str) -> bool:
         or (token.kind == "quoted" and _CUE.search(token.text) is not None)
         for token in query_tokens
     )
-
-
-def added_operands(positive: Sequence[str], negative: Sequence[str]) -> tuple[QueryTree, ...]:
-    """Return the parts that lists of operands add to a query; each entry is one operand.
-
-    >>> added_operands(["red"], ["like:17"])
-    (Atom(text='red'), Not(part=Like(text='17')))
-    """
-    return (*map(parse_entry, positive), *(negate(parse_entry(entry)) for entry in negative))
 
 
 def parse_entry(text: str) -> QueryTree:

@@ -215,20 +215,17 @@ def operators_of(query: QueryTree) -> tuple[Operator, ...]:
     >>> [op.value for op in operators_of(And((Atom("a"), Atom("b"), Not(Atom("c")))))]
     ['and', 'not']
     """
-    used: set[Operator] = set()
-
-    def walk(node: QueryTree) -> None:
+    used = set()
+    nodes = [query]
+    for node in nodes:
         match node:
             case Not(part):
                 used.add(Operator.NOT)
-                walk(part)
+                nodes.append(part)
             case And(parts) | Or(parts):
+                nodes += parts
                 if isinstance(node, Or):
                     used.add(Operator.OR)
                 elif sum(not isinstance(part, Not) for part in parts) > 1:
                     used.add(Operator.AND)
-                for part in parts:
-                    walk(part)
-
-    walk(query)
     return tuple(operator for operator in OPERATORS if operator in used)

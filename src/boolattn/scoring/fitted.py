@@ -1,6 +1,6 @@
 r"""Scores of documents by a query's operands, from the statistics of the documents compared.
 
-Nothing is learned. For each clause (:mod:`~boolattn.query.clauses`) and document:
+Nothing is learned. For each clause (:mod:`~boolattn.query.structure`) and document:
 
 .. math::
     v = s_P + 0.2 \min_{i \in P}(s_i - t_i) \qquad z = (v - t_v) / \sigma_K(v)
@@ -35,15 +35,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from boolattn.budget import check_budget
-from boolattn.query.clauses import clauses, conjunctions
+from boolattn.query.structure import clauses, conjunctions
 from boolattn.query.tree import atoms
-from boolattn.scoring.shortlist import floor, level, shortlist, shortlist_size, shortlist_spread
+from boolattn.scoring.exact import level, shortlist, shortlist_size, shortlist_spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from boolattn.query.structure import Clause
     from boolattn.query.tree import QueryTree
 
     Array = NDArray[np.float32]
@@ -54,6 +55,9 @@ WEAKEST = 0.2
 LEAST_SPREAD = 0.1
 #: Strength of NOT, and from how many standard deviations below the shortlist's mean it acts.
 STRENGTH, ONSET = 0.7, 1.0
+#: The lowest score that NOT may give to a document with a higher one: so many standard deviations
+#: below the shortlist's mean.
+FIT = 1.0
 #: A result with less than this part of the best value does not fit.
 _SHARE = 0.5
 #: A negated operand with a smaller share of variance of its own cannot be told apart.
@@ -76,36 +80,6 @@ class Evidence(NamedTuple):
     #: For a negated operand, which share of the shortlist matches it less; else 0.
     exceeds: Array
     fits: NDArray[np.bool_]  # the positive part
-
-
-@dataclass(frozen=True)
-class _Positive:
-    """The positive part of a clause: the row of its vector, its operands and their levels."""
-
-    row: int
-    operands: tuple[int, ...]
-    levels: Array
-    weights: Array
-    level: float = 0.0
-    spread: float = 1.0
-    least: float = 0.0  # ``z`` at that share of the best ``v``
-
-    def values(self, similarities: Array) -> Array:
-        """Return ``v``."""
-        values: Array = similarities[self.row]
-        n = len(self.operands)
-        if n < 2:
-            return values
-        centred = similarities[list(self.operands)] - self.levels[:, None]
-        if (self.weights != 1).any():
-            values = values + ((self.weights - 1) @ centred / np.float32(n)).astype(np.float32)
-            centred = np.where(centred < 0, self.weights[:, None] * centred, centred)
-        return np.asarray(values + np.float32(WEAKEST) * centred.min(0), np.float32)
-
-    def __call__(self, similarities: Array) -> Array:
-        """Return ``z``."""
-        z: Array = (self.values(similarities) - np.float32(self.level)) / np.float32(self.spread)
-        return z
 
 
 @dataclass(frozen=True)
@@ -142,22 +116,38 @@ class _Negation:
         return limited
 
 
-class _FittedClause(NamedTuple):
-    """A clause: its positive part, what it alone negates, and its conditions."""
+@dataclass(frozen=True)
+class _FittedClause:
+    """A clause: the row of its vector, its positive operands, and what it alone negates."""
 
-    positive: _Positive | None
-    negation: _Negation | None
-    conditions: tuple[tuple[int, bool], ...] = ()
+    row: int
+    operands: tuple[int, ...]
+    levels: Array
+    weights: Array
+    conditions: tuple[tuple[int, bool], ...]
+    level: float = 0.0
+    spread: float = 1.0
+    least: float = -np.inf  # ``z`` at that share of the best ``v``
+    negation: _Negation | None = None
+
+    def values(self, similarities: Array) -> Array:
+        """Return ``v``."""
+        values: Array = similarities[self.row]
+        n = len(self.operands)
+        if n < 2:
+            return values
+        centred = similarities[list(self.operands)] - self.levels[:, None]
+        if (self.weights != 1).any():
+            values = values + ((self.weights - 1) @ centred / np.float32(n)).astype(np.float32)
+            centred = np.where(centred < 0, self.weights[:, None] * centred, centred)
+        return np.asarray(values + np.float32(WEAKEST) * centred.min(0), np.float32)
 
     def z(self, similarities: Array) -> Array:
         """Return ``z``; where nothing is positive, every document fits alike."""
-        if self.positive is None:
+        if not self.operands:
             return np.zeros(similarities.shape[1], np.float32)
-        return self.positive(similarities)
-
-    def score(self, similarities: Array, z: Array) -> Array:
-        """Return ``z`` lowered by what is negated."""
-        return self.negation(similarities, z) if self.negation else z
+        z: Array = (self.values(similarities) - np.float32(self.level)) / np.float32(self.spread)
+        return z
 
     def only(self, similarities: Array, values: Array) -> Array:
         """Return values for documents that meet the conditions, and the lowest value for others."""
@@ -218,10 +208,10 @@ class Fitted:
         ranks = 1 + (self.tops[:, :, None] > operand_similarities[:, None] + _ROUNDING).sum(1)
         exceeds = np.zeros(operand_similarities.shape, np.float32)
         values = self._values(similarities)
-        for part in (*self.clauses, _FittedClause(None, self.common)):
-            if (negation := part.negation) is None or not negation.operands:
+        negations = [(c.negation, c.z(similarities)) for c in self.clauses if c.negation]
+        for negation, beside in [*negations, (self.common, values.joined)]:
+            if negation is None or not negation.operands:
                 continue
-            beside = values.joined if negation is self.common else part.z(similarities)
             standing = negation.standing(similarities, beside)
             for operand, known, y in zip(
                 negation.operands, negation.shortlist, standing, strict=True
@@ -234,8 +224,8 @@ class Fitted:
     def _values(self, similarities: Array) -> _Values:
         clauses = [(part, part.z(similarities)) for part in self.clauses]
         positive = np.max([part.only(similarities, z) for part, z in clauses], axis=0)
-        every = [part.only(similarities, part.score(similarities, z)) for part, z in clauses]
-        joined = np.max(every, axis=0)
+        lowered = [(p, p.negation(similarities, z) if p.negation else z) for p, z in clauses]
+        joined = np.max([part.only(similarities, scores) for part, scores in lowered], axis=0)
         scores = self.common(similarities, joined) if self.common else joined
         return _Values(scores, positive, joined)
 
@@ -243,11 +233,9 @@ class Fitted:
 def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted:
     """Gather the statistics of documents for a query.
 
-    Args:
-        tree: The query.
-        similarities: Of the documents to each operand, left to right, then to the vector of each
-            of :func:`conjunctions`; 1 or 0 for a condition. Shape ``(vectors, documents)``.
-        size: Of the shortlist, where the documents are the best of more; else theirs.
+    Similarities are to each operand, left to right, then to the vector of each of
+    :func:`conjunctions`; 1 or 0 for a condition. Shape ``(vectors, documents)``. ``size`` is that
+    of the shortlist, where the documents are the best of more; else it is theirs.
     """
     check_budget()
     n_documents = similarities.shape[1]
@@ -259,16 +247,15 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
     common = set.intersection(*(set(clause.negated) for clause in alternatives))
     # An alternative that no document may satisfy by its conditions has no part.
     left = [c for c in alternatives if not c.conditions or _meets(c.conditions, similarities).any()]
-    fitted = [(c, _fit_positive(c.positive, rows, similarities, weights, size)) for c in left]
-    least = LEAST_SPREAD * max((part.spread for _, part in fitted if part), default=0.0)
+    fitted = [_fit_clause(clause, rows, similarities, weights, size) for clause in left]
+    least = LEAST_SPREAD * max((part.spread for part in fitted if part.operands), default=0.0)
     fitted_clauses = []
-    for clause, part in fitted:
-        if part and part.spread < least and not clause.conditions:
+    for clause, part in zip(left, fitted, strict=True):
+        if part.operands and part.spread < least and not part.conditions:
             continue
         rest = tuple(operand for operand in clause.negated if operand not in common)
-        z = _FittedClause(part, None).z(similarities)
-        negation = _fit_negation(rest, z, similarities, weights, size) if rest else None
-        fitted_clauses.append(_FittedClause(part, negation, clause.conditions))
+        negation = _fit_negation(rest, part.z(similarities), similarities, weights, size)
+        fitted_clauses.append(replace(part, negation=negation))
     statistics = Fitted(
         clauses=tuple(fitted_clauses),
         common=None,
@@ -277,10 +264,8 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
         n_documents=n_documents,
     )
     joined = statistics._values(similarities).joined
-    places = tuple(sorted(common))
-    negation = _fit_negation(places, joined, similarities, weights, size) if places else None
-    least = min(part.positive.least if part.positive else -np.inf for part in fitted_clauses)
-    return replace(statistics, common=negation, floor=least)
+    negation = _fit_negation(tuple(sorted(common)), joined, similarities, weights, size)
+    return replace(statistics, common=negation, floor=min(part.least for part in fitted_clauses))
 
 
 def _meets(conditions: Sequence[tuple[int, bool]], similarities: Array) -> NDArray[np.bool_]:
@@ -289,32 +274,39 @@ def _meets(conditions: Sequence[tuple[int, bool]], similarities: Array) -> NDArr
     return np.asarray(np.all(held, axis=0), bool)
 
 
-def _fit_positive(
-    operands: tuple[int, ...],
+def _fit_clause(
+    clause: Clause,
     rows: Mapping[tuple[int, ...], int],
     similarities: Array,
     weights: Array,
     size: int,
-) -> _Positive | None:
-    if not operands:
-        return None
+) -> _FittedClause:
+    operands = clause.positive
     levels = np.array([level(similarities[operand]) for operand in operands], np.float32)
-    row, operand_weights = rows.get(operands, operands[0]), weights[list(operands)]
-    positive = _Positive(row, operands, levels, operand_weights)
-    values = positive.values(similarities)
+    row, operand_weights = (
+        rows.get(operands, operands[0] if operands else 0),
+        weights[list(operands)],
+    )
+    fitted = _FittedClause(row, operands, levels, operand_weights, clause.conditions)
+    if not operands:
+        return fitted
+    values = fitted.values(similarities)
     spread, good, best = max(shortlist_spread(values, size), _TINY), level(values), values.max()
     if len(operands) == 1:
         good -= spread * float(np.log(operand_weights[0]))
     least = float(best - (1 - _SHARE) * abs(best) - good) / spread
-    return replace(positive, level=good, spread=spread, least=least)
+    return replace(fitted, level=good, spread=spread, least=least)
 
 
 def _fit_negation(
     operands: tuple[int, ...], beside: Array, similarities: Array, weights: Array, size: int
-) -> _Negation:
+) -> _Negation | None:
+    if not operands:
+        return None
     rows = shortlist(beside, size)
     z = beside[rows].astype(np.float64)
-    spread, least = float(z.std()), floor(z)
+    spread = float(z.std())
+    least = float(z.mean() - FIT * z.std())
     # Few documents may fit: those that do not must not set the standard.
     rows, z = rows[z >= least], z[z >= least]
     values = similarities[list(operands)][:, rows].astype(np.float64)

@@ -1,36 +1,58 @@
-"""Lexical evidence: the BM25+ score of each operand's words, added to its similarity.
+"""What words say for and against documents: lexical evidence, and exclusion.
 
-BM25 rewards a word that is repeated and a short text. Neither says much about whether a document
-belongs to a set, so that having a word at all counts most (``DELTA``). Evidence and similarity are
-measured in standard deviations over their own shortlists, and count alike. A negated operand has
-only the words that no positive one has: in "moths of Borneo NOT moths of Sumatra" a document is not
-excluded for the word "moths". A document that is an operand, ``like:ID``, has no words: its vector
-alone counts.
+**Evidence** is the BM25+ score of each operand's words, added to its similarity. BM25 rewards a
+word that is repeated and a short text. Neither says much about whether a document belongs to a set,
+so that having a word at all counts most (``DELTA``). Evidence and similarity are measured in
+standard deviations over their own shortlists, and count alike. A negated operand has only the words
+that no positive one has: in "moths of Borneo NOT moths of Sumatra" a document is not excluded for
+the word "moths". A document that is an operand, ``like:ID``, has no words: its vector alone counts.
+
+**Exclusion** leaves out documents, by words and by kinds. Positive operands count as true, so only
+negated ones can exclude a document: in "(A NOT B) OR C" B alone excludes nothing. A document is of
+a negated operand if it asserts the operand's words, or names things of the kind that these words
+name: cream is dairy. What the document itself negates does not count: an advertisement that says
+"no driving licence needed" is not one for people with a driving licence.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import compress
+from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.query.clauses import conjunctions
-from boolattn.query.tree import atoms
-from boolattn.scoring.exact import Ranked
-from boolattn.scoring.shortlist import shortlist_size, shortlist_spread
-from boolattn.stores.analysis import operand_terms
+from boolattn.kinds.lexicon import is_tag, related
+from boolattn.query.structure import clauses, conjunctions, truth
+from boolattn.query.tree import signed_atoms
+from boolattn.scoring.exact import Ranked, shortlist_size, shortlist_spread
+from boolattn.stores.analysis import matched_words, operand_terms
+from boolattn.stores.base import Claim
+from boolattn.stores.batches import indexed_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
+    from boolattn.data.records import Document
     from boolattn.query.plan import Plan
-    from boolattn.stores.base import Array, Keys, Reader
+    from boolattn.query.structure import Clause
+    from boolattn.query.tree import QueryTree
+    from boolattn.stores.base import Array, Keys, Mask, Reader
     from boolattn.stores.filters import Filter
+
+    Groups = tuple[tuple[str, ...], ...]
 
 #: Relative error of scores.
 _ROUNDING = 1e-4
+#: Classes whose kinds exclude, but add no evidence: parts of bodies, and substances. In the life
+#: sciences most documents name some of them.
+_NO_EVIDENCE = frozenset((5, 24))
+#: The class of food, and the least share of a corpus' things of a kind that are food for all to be.
+_FOOD, _IS_FOOD = 10, 0.2
+#: Maximum number of alternatives of an operand.
+_MAX_GROUPS = 16
 
 
 @dataclass(frozen=True)
@@ -41,19 +63,10 @@ class LexicalEvidence:
     factors: tuple[float, ...] = ()
 
     @classmethod
-    def of(
-        cls, reader: Reader, plan: Plan, where: Filter, tags: Sequence[Sequence[str]]
-    ) -> LexicalEvidence:
-        """Search the best documents of each of a plan's vectors; ``tags`` are of its operands."""
-        return cls.of_terms(reader, list(_terms(plan, tags)), where)
-
-    @classmethod
-    def of_terms(
-        cls, reader: Reader, terms: Sequence[Sequence[str]], where: Filter
-    ) -> LexicalEvidence:
-        """Search the best documents of lists of terms."""
+    def of(cls, reader: Reader, terms: Iterable[Sequence[str]], where: Filter) -> LexicalEvidence:
+        """Search the best documents of the terms of each vector."""
         n, answers = reader.max_words, []
-        for keys, scores in reader.words(terms, n, where):
+        for keys, scores in reader.words(list(terms), n, where):
             order = np.argsort(keys)
             # Others may have as much as the last one: only what is above it is known to be more.
             floor = scores.min() if len(keys) >= n else 0
@@ -118,13 +131,148 @@ def _spread(scores: Array) -> float:
     return spread if spread > _ROUNDING * scores.max(initial=0.0) else 0.0
 
 
-def _terms(plan: Plan, tags: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield the words and kinds of each of a plan's vectors."""
-    named = (operand_terms(atom.words) for atom in atoms(plan.tree))
-    terms = [[*words, *kinds] for words, kinds in zip(named, tags, strict=True)]
-    positive = [not is_negated for is_negated in plan.is_negated]
-    shared = frozenset().union(*compress(terms, positive))
-    for words, is_positive in zip(terms, positive, strict=True):
-        yield words if is_positive else [term for term in words if term not in shared]
-    for operands in conjunctions(plan.clauses) if plan.is_composed else ():
-        yield list(dict.fromkeys(term for operand in operands for term in terms[operand]))
+class Exclusion:
+    """Tests documents for a query's negated operands.
+
+    An operand has groups of terms, and a document that asserts every term of a group is excluded.
+    Words that a positive operand has too do not count: in "moths of Borneo NOT moths of Sumatra"
+    Sumatra distinguishes the second operand. ``allow`` has words that name nothing of a negated
+    kind, whatever the lexicon says.
+    """
+
+    def __init__(
+        self, tree: QueryTree, reader: Reader, *, kinds: bool = True, allow: Sequence[str] = ()
+    ) -> None:
+        self._tree, self._reader = tree, reader
+        self._kinds = reader.settings.known_kinds if kinds else None
+        self._allowed_words = frozenset(word.casefold() for word in allow)
+        # Their words, and whether they are positive.
+        self._operands = [(atom.words, sign > 0) for atom, sign in signed_atoms(tree)]
+
+    def terms(self) -> Iterator[list[str]]:
+        """Yield the words and kinds of each vector of a plan: of operands, then of conjunctions."""
+        pairs = zip(self._operands, self.tags(), strict=True)
+        operands = [([*operand_terms(words), *tags], positive) for (words, positive), tags in pairs]
+        shared = frozenset().union(*(terms for terms, is_positive in operands if is_positive))
+        for terms, is_positive in operands:
+            yield terms if is_positive else [term for term in terms if term not in shared]
+        for rows in conjunctions(clauses(self._tree)):
+            yield list(dict.fromkeys(term for row in rows for term in operands[row][0]))
+
+    def tags(self) -> list[list[str]]:
+        """Return, for each operand, the tags of the kinds that its phrases name."""
+        return [
+            [
+                term
+                for _, senses in self._phrases(words)
+                for tag in self._sense(senses)
+                if self._class_of(tag) not in _NO_EVIDENCE
+                for term in (tag, related(tag))
+            ]
+            for words, _ in self._operands
+        ]
+
+    def _phrases(self, words: str) -> Iterable[tuple[str, list[tuple[str, ...]]]]:
+        return self._kinds.phrases(words) if self._kinds else [(words, [])]
+
+    def _class_of(self, tag: str) -> int:
+        return self._kinds.class_of(tag) if self._kinds else -1
+
+    @cached_property
+    def _groups(self) -> list[Groups | None]:
+        """For each operand its groups; ``None`` for a positive one."""
+        shared = frozenset().union(
+            *(operand_terms(words) for words, is_p in self._operands if is_p)
+        )
+        return [
+            None if is_p else self._alternatives(words, shared) for words, is_p in self._operands
+        ]
+
+    def _alternatives(self, words: str, shared: Set[str]) -> Groups:
+        """Return the groups of an operand: each of its phrases by its words or by its kind."""
+        choices: list[list[tuple[str, ...]]] = []
+        wanted = frozenset(operand_terms(words)) - shared
+        for phrase, senses in self._phrases(words):
+            if terms := tuple(term for term in operand_terms(phrase) if term in wanted):
+                choices.append([terms, *((tag,) for tag in self._sense(senses))])
+        groups = [sum(chosen, ()) for chosen in product(*choices)] if choices else []
+        return tuple(groups[:_MAX_GROUPS])
+
+    @cached_property
+    def _positive_classes(self) -> Counter[int]:
+        """The classes of things that the positive operands name, and how many may be of each."""
+        positive = [words for words, is_positive in self._operands if is_positive]
+        phrases = (phrase for words in positive for phrase in self._phrases(words))
+        return Counter(self._class_of(tags[0]) for _, senses in phrases for tags in senses)
+
+    def _sense(self, senses: list[tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the sense that fits the positive operands best, then what the corpus has most of.
+
+        Beside dishes, herbs are food: as plants they would be most vegetables. Where the corpus has
+        it as food, a thing that is food too is not meant as a plant.
+        """
+        if len(senses) < 2 or not self._reader.has_words:
+            return senses[0] if senses else ()
+        counts = [max(self._reader.frequencies(tags)) for tags in senses]
+        classes = [self._class_of(tags[0]) for tags in senses]
+        pairs = list(zip(classes, counts, strict=True))
+        votes = [self._positive_classes[name] if n else 0 for name, n in pairs]
+        best = max(range(len(senses)), key=lambda row: (votes[row], counts[row], -row))
+        for row, (name, n) in enumerate(pairs):
+            if name == _FOOD and votes[row] == votes[best] and n >= _IS_FOOD * counts[best]:
+                return senses[row]
+        return senses[best]
+
+    def lacking(self, clause: Clause) -> Groups:
+        """Return the groups of terms that a document of a clause must not assert."""
+        return tuple(group for operand in clause.negated for group in self._groups[operand] or ())
+
+    def keeps(self, keys: Keys) -> Mask:
+        """Return which documents are not excluded."""
+        is_kept = self._allowed(keys, Claim.ASSERTED)
+        if self._allowed_words and not is_kept.all():
+            rows = np.flatnonzero(~is_kept)
+            documents = self._reader.documents(keys[rows])
+            reasons = zip(documents, self.why(keys[rows], documents), strict=True)
+            is_kept[rows] = [document is not None and not reason for document, reason in reasons]
+        return is_kept
+
+    def denies(self, keys: Keys) -> Mask:
+        """Return which documents are kept only because they negate the words themselves."""
+        return self.keeps(keys) & ~self._allowed(keys, Claim.DENIED)
+
+    def why(self, keys: Keys, documents: Sequence[Document | None]) -> list[tuple[str, str] | None]:
+        """Say why documents are left out, and which word of each is of a negated kind."""
+        reasons: dict[int, tuple[str, str]] = {}
+        for (words, _), groups in zip(self._operands, self._groups, strict=True):
+            for group in groups or ():
+                is_asserted = self._reader.claims(group, keys) == Claim.ASSERTED
+                for row in np.flatnonzero(is_asserted).tolist():
+                    document = documents[row]
+                    if row in reasons or document is None:
+                        continue
+                    if reason := self._reason(words, group, document):
+                        reasons[row] = reason
+        return [reasons.get(row) for row in range(len(keys))]
+
+    def _reason(
+        self, words: str, group: tuple[str, ...], document: Document
+    ) -> tuple[str, str] | None:
+        """Say why a document that asserts a group of an operand's terms is left out."""
+        if not (tags := [term for term in group if is_tag(term)]):
+            spans = matched_words(words, frozenset(group), 0, len(words))
+            named = dict.fromkeys(repr(words[start:end]) for start, end in spans)
+            return f"it mentions {' and '.join(named)}", ""
+        for name in self._kinds.witnesses(indexed_text(document), tags) if self._kinds else ():
+            if name.casefold() not in self._allowed_words:
+                return f"{name} is {words}", name
+        return None
+
+    def _allowed(self, keys: Keys, least: Claim) -> Mask:
+        """Return which documents satisfy the tree if claims from ``least`` on count as true."""
+        truths = []
+        for groups in self._groups:
+            claims = [self._reader.claims(terms, keys) >= least for terms in groups or ()]
+            is_true = np.logical_or.reduce([np.zeros(len(keys), bool), *claims])
+            truths.append(np.ones(len(keys)) if groups is None else is_true.astype(float))
+        return np.asarray(truth(self._tree, truths), bool)

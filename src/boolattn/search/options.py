@@ -1,16 +1,22 @@
-"""The options of a search, and the settings of a new store."""
+"""What callers give: the options of a search, the settings of a new store, documents."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import ConfigError, QueryError
+from boolattn.data.records import Document
+from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    #: A text; a mapping with ``text`` and, if there are any, ``id``, ``title`` and metadata.
+    DocumentLike = str | Mapping[str, Any] | Document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +66,10 @@ class IndexSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("segment_size", "batch_size"):
+        for name, least in {"segment_size": 1, "batch_size": 1, "passages": 0}.items():
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
-        if self.passages is not None and self.passages < 0:
-            raise ConfigError(f"passages must be at least 0, got {self.passages}")
+            if value is not None and value < least:
+                raise ConfigError(f"{name} must be at least {least}, got {value}")
         for name, things in (self.kinds or {}).items():
             if not isinstance(things, list | tuple) or not all(isinstance(t, str) for t in things):
                 raise ConfigError(f"kinds: {name!r} must be a list of names, got {things!r}")
@@ -79,11 +83,36 @@ def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
     check_types(chosen)
     if not isinstance(k, Integral) or isinstance(k, bool):
         raise QueryError(f"k must be an int, got {k!r}")
-    for name, least, value in (
-        ("k", 1, k),
-        ("offset", 0, chosen.offset),
-        ("rerank", 0, chosen.rerank),
-    ):
+    limits = {"k": (k, 1), "offset": (chosen.offset, 0), "rerank": (chosen.rerank, 0)}
+    for name, (value, least) in limits.items():
         if value < least:
             raise QueryError(f"{name} must be at least {least}, got {value}")
     return chosen
+
+
+def as_documents(
+    values: Iterable[DocumentLike], is_taken: Callable[[str], bool] = lambda _: False
+) -> Iterator[Document]:
+    """Make documents; what has no id is numbered, without the ids that are taken.
+
+    >>> [document.id for document in as_documents(["moths", {"id": 7, "text": "ants"}])]
+    ['0', '7']
+    """
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise DataError(f"documents are a list of texts, not {type(values).__name__}")
+    free = (name for name in map(str, count()) if not is_taken(name))
+    return (
+        value if isinstance(value, Document) else _document(position, value, free)
+        for position, value in enumerate(values)
+    )
+
+
+def _document(position: int, value: str | Mapping[str, Any], free: Iterator[str]) -> Document:
+    values = dict(value) if isinstance(value, Mapping) else {"text": value}
+    if not isinstance(values.get("text"), str):
+        shown = f"{values!r:.200}; rename the field with the text to 'text'"
+        raise DataError(f"document {position} has no text under 'text': {shown}")
+    name: Any = values.pop("id") if "id" in values else next(free)
+    name = str(name) if isinstance(name, Integral) else name
+    title, text = values.pop("title", ""), values.pop("text")
+    return Document(id=name, text=text, title="" if title is None else title, metadata=values)

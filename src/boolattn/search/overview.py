@@ -10,8 +10,9 @@ import re
 import weakref
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.errors import QueryError
 from boolattn.kinds.lexicon import load_kinds
@@ -21,7 +22,7 @@ from boolattn.stores.filters import Filter, number_ranges, parse_filters
 from boolattn.stores.values import count_values, is_number, items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from boolattn.data.records import Document
     from boolattn.query.tree import QueryTree
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     _Score = Callable[[set[int], set[int], int], float]
 
+T = TypeVar("T")
 #: Most fields looked at, fields and values returned, different values of a field that is a facet.
 _LOOKED, _FIELDS, _VALUES, _DIFFERENT = 60, 8, 12, 500
 _MAX_VALUE = 60  # characters; a longer text is no category
@@ -73,41 +75,19 @@ class Example:
     tree: QueryTree
 
 
-class Overview:
-    """Facets and examples, found once for each state of a store.
+def _once(find: Callable[[Reader, int], T]) -> Callable[[Reader, int], T]:
+    """Find something once for each state of a store.
 
-    A state is a reader and its number of documents: the reader of a server is always the same.
+    A state is a reader, its number of documents, and how often its searcher has changed it: the
+    reader of a server is always the same.
     """
-
-    def __init__(self) -> None:
-        self._state: object = None
-        self._known: dict[str, Any] = {}
-
-    def facets(self, reader: Reader) -> tuple[Facet, ...]:
-        """Return the facets of the present state."""
-        facets: tuple[Facet, ...] = self._once(reader, "facets", find_facets)
-        return facets
-
-    def examples(self, reader: Reader) -> tuple[Example, ...]:
-        """Return the examples of the present state."""
-        examples: tuple[Example, ...] = self._once(
-            reader, "examples", lambda reader: find_examples(reader, self.facets(reader))
-        )
-        return examples
-
-    def _once(self, reader: Reader, name: str, find: Callable[[Reader], Any]) -> Any:  # noqa: ANN401
-        """Return what is known of the present state; another thread may see another one."""
-        # A weak reference: the reader of an old state may hold much memory.
-        state = (weakref.ref(reader), reader.count(Filter()))
-        if state != self._state:
-            self._state, self._known = state, {}
-        known = self._known
-        if name not in known:
-            known[name] = find(reader)
-        return known[name]
+    # A weak reference: the reader of an old state may hold much memory.
+    known = lru_cache(maxsize=8)(lambda reader, _, n_changes: find(reader(), n_changes))
+    return lambda reader, n: known(weakref.ref(reader), reader.count(Filter()), n)
 
 
-def find_facets(reader: Reader) -> tuple[Facet, ...]:
+@_once
+def find_facets(reader: Reader, _n_changes: int) -> tuple[Facet, ...]:
     """Return the fields that divide the documents, those that most documents have first."""
     fields = reader.fields()
     names = sorted(fields)[:_LOOKED]
@@ -176,14 +156,16 @@ def absent_values(reader: Reader, where: Filter) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def find_examples(reader: Reader, facets: Sequence[Facet]) -> tuple[Example, ...]:
+@_once
+def find_examples(reader: Reader, n_changes: int) -> tuple[Example, ...]:
     """Return a plain query, one with NOT, one with AND and one with OR, where there are any.
 
     Their operands are names of things, words of titles and values of metadata that several
     documents hold. In the sample some have what each query asks for, others only a part of it.
     """
     documents = reader.sample(_SAMPLE)
-    topics = _topics(documents, [facet.field for facet in facets])
+    fields = [facet.field for facet in find_facets(reader, n_changes)]
+    topics = _topics(documents, fields)
     stems = {name: set(terms_of(name)) for name in topics}
     pairs = [(a, b) for a, b in permutations(topics, 2) if stems[a].isdisjoint(stems[b])]
     plain = max(topics, key=lambda name: (" " in name) * len(topics[name]), default="")
@@ -240,7 +222,9 @@ def _topics(documents: Sequence[Document], fields: Sequence[str]) -> dict[str, s
         values = [v for name in fields for v in items(document.metadata.get(name))]
         labels = [*_WORD.findall(document.title), *(v for v in values if isinstance(v, str))]
         marked.update({_key(label) for label in labels})
-        for label in (*labels, *_things(document.text[:_CHARACTERS])):
+        text = document.text[:_CHARACTERS]
+        things = (text[start:end] for start, end, _ in load_kinds().mentions(text))
+        for label in (*labels, *things):
             if key := _key(label):
                 holders.setdefault(key, set()).add(number)
                 shown.setdefault(key, Counter())[label] += 1
@@ -252,12 +236,6 @@ def _topics(documents: Sequence[Document], fields: Sequence[str]) -> dict[str, s
     }
     best = sorted(weights, key=lambda key: (-weights[key], key))[:_TOPICS]
     return {shown[key].most_common(1)[0][0]: holders[key] for key in best}
-
-
-def _things(text: str) -> Iterator[str]:
-    """Yield the names of things in a text."""
-    for start, end, _ in load_kinds().mentions(text):
-        yield text[start:end]
 
 
 def _key(label: str) -> str:

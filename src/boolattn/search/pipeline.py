@@ -6,25 +6,31 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.query.plan import plan_queries
-from boolattn.query.reading import IS_OFF
+from boolattn.query.plan import IS_OFF, plan_queries
 from boolattn.query.tree import Everything, Where, atoms, signed_atoms
 from boolattn.scoring.exact import Ranked
-from boolattn.search.candidates import NOTHING, PlanRanking, Ranker, Selected
-from boolattn.search.exclusion import Exclusion
+from boolattn.search.candidates import Ranker, Retrieval
+from boolattn.search.evidence import Exclusion
 from boolattn.search.overview import absent_values, count_facets
 from boolattn.search.queries import QueryReader
-from boolattn.search.result import RANKED_LOWER, Hit, LeftOut, SearchResult
-from boolattn.search.verdicts import explain_lower_rank, judge
+from boolattn.search.result import (
+    RANKED_LOWER,
+    SHORTENED,
+    Hit,
+    LeftOut,
+    SearchResult,
+    explain_lower_rank,
+    judge,
+)
 from boolattn.stores.filters import Filter, alternatives, condition_of, read_filters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from boolattn.encoders.base import Encoder
     from boolattn.query.parser import Parser
@@ -35,7 +41,6 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition
 
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
-SHORTENED = "NOT leaves"  # begins the warning that there are too few results
 OTHER_LEXICON = (
     "NOT left out words only, not things of a kind: the index was written with another lexicon of "
     "kinds; index again"
@@ -64,101 +69,81 @@ class Pipeline:
     k: int  # results, with those that are passed over
     _took: dict[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._queries = QueryReader(self.reader, self.parser, self.options)
-
     def run(self, queries: Sequence[str]) -> list[SearchResult]:
         """Search queries; results are in their order."""
         start = time.perf_counter()
         with self._timed("read"):
-            readings = self._queries.read(queries)
+            readings = QueryReader(self.reader, self.parser, self.options).read(queries)
             documents = {name: None for reading in readings for name in reading.documents}
             known = self.reader.known_vectors(list(documents))
-            plans = plan_queries(readings, self.encoder, known)
+            plans = plan_queries(readings, self.encoder, known, plain=self.options.explain)
         with self._timed("filter"):
-            base = self._conditions(self.options.filters)
-            selected = [self._select(plan, base) for plan in plans]
-            totals = [self.reader.count(query.where) for query in selected]
+            conditions = read_filters(self.options.filters)
+            base = tuple(self.reader.resolve(condition) for condition in conditions)
+            retrievals = [self._select(plan, base) for plan in plans]
         with self._timed("vectors"):
-            self._ranker = Ranker(self.reader, self.options, self.k, self._depth(selected))
-            rankings = self._rank(selected, totals)
-        triples = zip(selected, rankings, totals, strict=True)
-        results = [self._result(*triple) for triple in triples]
+            # Some of the ranked documents are left out.
+            n = 2 * self.k + _MORE if any(query.is_strict for query in retrievals) else self.k
+            depth = max(n, _FACETED if self.options.facets else 0)
+            self._ranker = Ranker(self.reader, self.options, self.k, depth)
+            possible = [q for q in retrievals if q.total or not self.reader.counts]
+            self._ranker.rank([query for query in possible if not query.plan.is_empty])
+        results = [self._result(query) for query in retrievals]
         took = {name: round(value, 3) for name, value in self._took.items()}
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
         return [replace(result, took=took) for result in results]
 
-    def _conditions(self, filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
-        return tuple(self.reader.resolve(condition) for condition in read_filters(filters))
-
-    def _select(self, plan: Plan, base: tuple[Condition, ...]) -> Selected:
+    def _select(self, plan: Plan, base: tuple[Condition, ...]) -> Retrieval:
         """Find out which documents a plan may find: by conditions, and without its operands."""
-        tree, conditions = plan.reading.tree, {}
+        tree, conditions = plan.parsed, {}
         for atom in (atom for atom in atoms(tree) if isinstance(atom, Where)):
             try:
                 conditions[atom.text] = self.reader.resolve(condition_of(atom))
             except QueryError as error:
                 raise QueryError(f"{error}; between quotes {atom.text!r} is text") from error
-        without = tuple(self.reader.find(plan.reading.documents).values())
+        without = tuple(self.reader.find(plan.documents).values())
         where = Filter(base, alternatives(tree, conditions), without)
         self.reader.check_conditions(list(conditions), where)
         exclusion = Exclusion(
             plan.tree, self.reader, kinds=self.options.kinds, allow=self.options.allow
         )
         is_strict = self.options.strict_not is not False and plan.has_negation
-        return Selected(plan, exclusion, where, conditions, is_strict)
+        total = self.reader.count(where)
+        return Retrieval(plan, exclusion, where, conditions, is_strict, total)
 
-    def _depth(self, queries: Sequence[Selected]) -> int:
-        """Return how many documents are ranked, before some are left out."""
-        n = 2 * self.k + _MORE if any(query.is_strict for query in queries) else self.k
-        return max(n, _FACETED if self.options.facets else 0)
-
-    def _rank(self, queries: Sequence[Selected], totals: Sequence[int]) -> list[PlanRanking]:
-        """Rank documents for each query that can have results."""
-        is_possible = [
-            not query.plan.reading.is_empty and (total > 0 or not self.reader.counts)
-            for query, total in zip(queries, totals, strict=True)
-        ]
-        chosen = [query for query, possible in zip(queries, is_possible, strict=True) if possible]
-        rankings = iter(self._ranker.rank(chosen) if chosen else ())
-        return [next(rankings) if possible else PlanRanking(NOTHING) for possible in is_possible]
-
-    def _result(self, query: Selected, ranking: PlanRanking, total: int) -> SearchResult:
-        plan, warnings = query.plan, query.plan.warnings
+    def _result(self, query: Retrieval) -> SearchResult:
+        plan, warnings, total = query.plan, query.plan.warnings, query.total
         if total == 0 and self.reader.counts:
             warnings += absent_values(self.reader, query.where)
             if query.conditions:
                 warnings += (f"no document meets the conditions: {', '.join(query.conditions)}",)
-        fitted = ranking.fitted
+        fitted = query.fitted
         for operand in fitted.skipped if fitted else ():
             warnings += (
                 f"the negated operand {plan.atoms[operand]!r} was ignored: its vector cannot tell "
                 "the best documents apart",
             )
         with self._timed("documents"):
-            facets = self._facets(query, ranking, total) if self.options.facets else ()
-            left_out = self._left_out(query, ranking) if query.is_strict else ()
+            facets = self._facets(query) if self.options.facets else ()
+            left_out = self._left_out(query) if query.is_strict else ()
             if query.is_strict:
-                ranking, shortened = self._leave_out(query, ranking, total)
-                warnings += shortened
+                warnings += self._leave_out(query)
             elif self.options.strict_not:
                 warnings += ("nothing was left out: the query excludes nothing",)
-            ranked = self._first(plan, ranking.ranked)
-            hits = tuple(hit for hit in self._hits(query, ranking, ranked) if hit)
-            ranked_lower: tuple[Hit, ...] = ()
-            if self.options.explain:
-                ranked_lower = self._ranked_lower(query, ranking, ranked.rows, hits)
+            ranked = self._first(query)
+            hits = tuple(hit for hit in self._hits(query, ranked) if hit)
+            ranked_lower = self._ranked_lower(query, ranked.rows, hits)
         settings = self.reader.settings
         if query.is_strict and self.options.kinds and settings.lexicon and not settings.known_kinds:
             warnings += (OTHER_LEXICON,)
         result = SearchResult(
-            query=plan.reading.text,
+            query=plan.text,
             tree=plan.tree,
-            parsed=plan.reading.parsed if plan.fallback != IS_OFF else plan.tree,
+            parsed=plan.parsed if plan.fallback != IS_OFF else plan.tree,
             operands=plan.atoms,
             is_negated=plan.is_negated,
-            spans=plan.spans,
-            confidence=float(plan.reading.confidence),
+            spans=plan.operand_spans,
+            confidence=float(plan.confidence),
             is_composed=plan.is_composed,
             why_one_vector="" if plan.is_composed else plan.fallback or _NO_OPERATOR,
             hybrid=bool(self.options.hybrid),
@@ -168,7 +153,7 @@ class Pipeline:
             ranked_lower=ranked_lower,
             left_out=left_out,
             facets=facets,
-            notes=tuple(self._queries.notes.get(plan.reading.text, ())),
+            notes=plan.notes,
             total=total,
             offset=self.options.offset,
         )
@@ -187,12 +172,12 @@ class Pipeline:
             return (*notes, NOTHING_FITS)
         return notes if any(hit.fits for hit in result.hits) else (*notes, FAR)
 
-    def _first(self, plan: Plan, ranked: Ranked) -> Ranked:
+    def _first(self, query: Retrieval) -> Ranked:
         """Return the first documents, without those that are not similar enough."""
-        keys, scores = ranked.rows[: self.k], ranked.scores[: self.k]
+        keys, scores = query.ranked.rows[: self.k], query.ranked.scores[: self.k]
         if self.options.min_score is None:
             return Ranked(keys, scores)
-        is_near = self._similarities(plan, keys) >= self.options.min_score
+        is_near = self._similarities(query.plan, keys) >= self.options.min_score
         return Ranked(keys[is_near], scores[is_near])
 
     def _similarities(self, plan: Plan, keys: Keys) -> Array:
@@ -203,48 +188,44 @@ class Pipeline:
         similarities: Array = self.reader.similarities(plan.clause_vectors, keys).max(0, initial=-1)
         return similarities
 
-    def _facets(self, query: Selected, ranking: PlanRanking, total: int) -> tuple[Facet, ...]:
+    def _facets(self, query: Retrieval) -> tuple[Facet, ...]:
         """Count values among the best documents that pass filters and exclusions."""
-        keys = ranking.ranked.rows[:_FACETED]
+        keys = query.ranked.rows[:_FACETED]
         if query.is_strict:
             keys = keys[query.exclusion.keeps(keys)]
         documents = [document for document in self.reader.documents(keys) if document]
-        is_exact = self.reader.counts and total <= min(_FACETED, len(ranking.ranked.rows))
+        is_exact = self.reader.counts and query.total <= min(_FACETED, len(query.ranked.rows))
         return count_facets(documents, self.reader.fields(), is_exact=is_exact)
 
-    def _leave_out(
-        self, query: Selected, ranking: PlanRanking, total: int
-    ) -> tuple[PlanRanking, tuple[str, ...]]:
-        """Apply strict NOT; return also a warning where others that fit may not be found."""
-        exclusion = query.exclusion
-        ranking = self._lift(query, ranking)
-        ranked = ranking.ranked
-        is_kept, size = np.zeros(len(ranked.rows), bool), 2 * self.k
-        for start in range(0, len(ranked.rows), size):
+    def _leave_out(self, query: Retrieval) -> tuple[str, ...]:
+        """Apply strict NOT; return a warning where others that fit may not be found."""
+        self._lift(query)
+        keys, scores = query.ranked
+        is_kept, size = np.zeros(len(keys), bool), 2 * self.k
+        for start in range(0, len(keys), size):
             if is_kept.sum() >= self.k:
                 break
             page = slice(start, start + size)
-            is_lifted = np.isin(ranked.rows[page], [*ranking.lifted])
-            is_kept[page] = is_lifted | exclusion.keeps(ranked.rows[page])
+            is_kept[page] = query.keeps(keys[page])
         chosen = np.flatnonzero(is_kept)[: self.k]
-        warnings: tuple[str, ...] = ()
-        is_short = len(chosen) < min(self.k, n_ranked := len(ranked.rows))
-        if is_short and (n_ranked < total or not self.reader.counts):
-            warnings = (
-                f"{SHORTENED} {len(chosen)} results of {self.k}: of the {n_ranked} best "
+        query.ranked = Ranked(keys[chosen], scores[chosen])
+        is_short = len(chosen) < min(self.k, len(keys))
+        if is_short and (len(keys) < query.total or not self.reader.counts):
+            return (
+                f"{SHORTENED} {len(chosen)} results of {self.k}: of the {len(keys)} best "
                 "documents the others have what is excluded",
             )
-        return ranking._replace(ranked=Ranked(ranked.rows[chosen], ranked.scores[chosen])), warnings
+        return ()
 
-    def _left_out(self, query: Selected, ranking: PlanRanking) -> tuple[LeftOut, ...]:
+    def _left_out(self, query: Retrieval) -> tuple[LeftOut, ...]:
         """Name what NOT leaves out of the documents that fit the rest; the same for every k."""
-        if ranking.fitted is None or not self.options.verdicts:
+        if query.fitted is None or not self.options.verdicts:
             return ()
         # Without an index of words their texts are read.
         n_documents = _LOOKED_AT if self.reader.has_words else _READ
         keys = self._ranker.nearest_whole(query, n_documents)
-        keys = keys[~(np.isin(keys, [*ranking.lifted]) | query.exclusion.keeps(keys))]
-        fits = ranking.fitted.evidence(self._ranker.similarities(query, ranking, keys)).fits
+        keys = keys[~query.keeps(keys)]
+        fits = query.fitted.evidence(self._ranker.similarities(query, keys)).fits
         keys, left_out = keys[fits][:_LEFT_OUT], []
         documents = self.reader.documents(keys)
         for document, reason in zip(documents, query.exclusion.why(keys, documents), strict=True):
@@ -253,36 +234,33 @@ class Pipeline:
                 left_out.append(LeftOut(document.id, title, *reason))
         return tuple(left_out)
 
-    def _lift(self, query: Selected, ranking: PlanRanking) -> PlanRanking:
+    def _lift(self, query: Retrieval) -> None:
         """Undo NOT for documents that say themselves that they lack what is negated.
 
         An operand's vector cannot tell "German is not required" from "German is required".
         """
-        ranked, fitted, evidence, described = ranking
-        if fitted is None or evidence is None:
-            return ranking
-        rows = np.flatnonzero(np.isin(ranked.rows, evidence.negated_keys(query.plan)))
-        values = self._ranker.similarities(query, ranking, ranked.rows[rows])
-        positive = fitted.positive(values)
+        if query.fitted is None or query.evidence is None:
+            return
+        keys, scores = query.ranked.rows, query.ranked.scores.copy()
+        rows = np.flatnonzero(np.isin(keys, query.evidence.negated_keys(query.plan)))
+        positive = query.fitted.positive(self._ranker.similarities(query, keys[rows]))
         # Others would not be among the first results.
-        is_near = positive > ranked.scores[: 2 * self.k].min(initial=np.inf)
+        is_near = positive > scores[: 2 * self.k].min(initial=np.inf)
         rows, positive = rows[is_near], positive[is_near]
-        is_lifted = query.exclusion.denies(ranked.rows[rows])
+        is_lifted = query.exclusion.denies(keys[rows])
         rows, positive = rows[is_lifted], positive[is_lifted]
-        lifted, scores = frozenset(ranked.rows[rows].tolist()) | described, ranked.scores.copy()
         scores[rows] = positive
+        query.lifted |= frozenset(keys[rows].tolist())
         order = np.argsort(-scores, kind="stable")
-        better = Ranked(ranked.rows[order], scores[order])
-        return ranking._replace(ranked=better, lifted=lifted)
+        query.ranked = Ranked(keys[order], scores[order])
 
-    def _hits(self, query: Selected, ranking: PlanRanking, ranked: Ranked) -> Iterator[Hit | None]:
+    def _hits(self, query: Retrieval, ranked: Ranked) -> Iterator[Hit | None]:
         """Yield a hit for each document; none for one that is gone."""
         plan, evidence = query.plan, None
-        if ranking.fitted is not None and self.options.verdicts and len(ranked.rows):
-            values = self._ranker.similarities(query, ranking, ranked.rows)
-            evidence = ranking.fitted.evidence(values)
+        if query.fitted is not None and self.options.verdicts and len(ranked.rows):
+            evidence = query.fitted.evidence(self._ranker.similarities(query, ranked.rows))
         documents = self.reader.documents(ranked.rows)
-        passages = self.reader.best_passages(plan.positive_vector, ranked.rows)
+        passages = self.reader.best_passages(plan.clause_vectors.mean(0), ranked.rows)
         pairs = zip(ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
         for rank, (key, score) in enumerate(pairs):
             if (document := documents[rank]) is None:
@@ -297,36 +275,32 @@ class Pipeline:
                 passage=passages[rank],
             )
             if evidence is not None:
+                exceeds = evidence.exceeds[:, rank].round(3) * (key not in query.lifted)
                 hit = replace(
                     hit,
                     ranks=tuple(evidence.ranks[:, rank].tolist()),
-                    exceeds=(0.0,) * len(plan.atoms)
-                    if key in ranking.lifted
-                    else tuple(evidence.exceeds[:, rank].round(3).tolist()),
+                    exceeds=tuple(exceeds.tolist()),
                     fits=bool(evidence.fits[rank]),
                 )
                 verdict, why = judge(plan.atoms, hit)
                 hit = replace(hit, verdict=verdict, why=why)
             yield hit
 
-    def _ranked_lower(
-        self, query: Selected, ranking: PlanRanking, shown: Keys, hits: Sequence[Hit]
-    ) -> tuple[Hit, ...]:
+    def _ranked_lower(self, query: Retrieval, shown: Keys, hits: Sequence[Hit]) -> tuple[Hit, ...]:
         """Return what the whole text's vector finds among the first, and the result does not."""
-        plan = query.plan
-        if (fitted := ranking.fitted) is None or not len(shown):
+        if not self.options.explain or (fitted := query.fitted) is None or not len(shown):
             return ()
-        keys = self.reader.nearest(plan.plain[None], self.k, query.where)[0].rows
+        keys = self.reader.nearest(query.plan.plain[None], self.k, query.where)[0].rows
         keys = keys[~np.isin(keys, shown)]
         if not len(keys):
             return ()
-        scores = fitted.score(self._ranker.similarities(query, ranking, keys))
+        scores = fitted.score(self._ranker.similarities(query, keys))
         is_kept = query.exclusion.keeps(keys) if query.is_strict else np.ones(len(keys), bool)
         lower = []
-        candidates = self._hits(query, ranking, Ranked(keys, scores))
+        candidates = self._hits(query, Ranked(keys, scores))
         for hit, is_allowed in zip(candidates, is_kept.tolist(), strict=True):
             if hit is not None:
-                why = explain_lower_rank(plan.atoms, hit, hits[:_COMPARED])
+                why = explain_lower_rank(query.plan.atoms, hit, hits[:_COMPARED])
                 if not is_allowed:
                     why = "has words of what is excluded, and is left out"
                 lower.append(replace(hit, verdict=RANKED_LOWER, why=why))

@@ -1,86 +1,91 @@
-"""Reading queries for a store: its titles, its numbers and its vocabulary decide what they mean."""
+"""Reading queries for a store: its titles, its numbers and its words decide what they mean.
+
+Words that no document has are searched as the corpus spells them.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from boolattn.kinds.lexicon import load_kinds
 from boolattn.query.numbers import find_done, find_numbers, without_numbers
-from boolattn.query.reading import ReadingOptions, read_queries
-from boolattn.query.syntax import added_operands, unparse
-from boolattn.search.spelling import correct_cues, correct_spelling
+from boolattn.query.reading import (
+    ReadingOptions,
+    as_phrase,
+    may_be_title,
+    read_queries,
+    with_conditions,
+)
+from boolattn.query.syntax import parse_entry, unparse
+from boolattn.query.tokens import QUOTED
+from boolattn.query.tree import atoms, map_words, negate
+from boolattn.stores.analysis import terms_of
 from boolattn.stores.filters import number_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from boolattn.query.numbers import NumberPhrase
     from boolattn.query.parser import Parser
-    from boolattn.query.reading import Reading
+    from boolattn.query.plan import Plan
     from boolattn.search.options import SearchOptions
     from boolattn.stores.base import Reader
 
 #: Values of a field that says yes or no.
 _FEW = 4
+_WORD = re.compile(r"(?<!\w)[^\W\d_]+(?!\w)")
+_SHORTEST, _LONG = 4, 8  # letters of a word that is corrected, and of one with two errors
+#: Words that make an exclusion, and are long enough to be known with one error.
+_CUES = ("without", "except", "excluding", "neither", "besides")
 
 
 @dataclass(frozen=True)
 class QueryReader:
-    """Reads queries; ``notes`` has what it did that a user may want to undo, by query."""
+    """Reads queries; the notes of a plan have what a user may want to undo."""
 
     reader: Reader
     parser: Parser | None
     options: SearchOptions
-    notes: dict[str, list[str]] = field(default_factory=dict)
 
-    def read(self, queries: Sequence[str]) -> list[Reading]:
+    def read(self, queries: Sequence[str]) -> list[Plan]:
         """Read queries; a text in plain language that is a document's title stays one operand."""
+        negated = (negate(parse_entry(entry)) for entry in self.options.negative)
         options = ReadingOptions(
             mode=self.options.mode,
             compose=self.options.compose,
-            added=added_operands(self.options.positive, self.options.negative),
+            added=(*map(parse_entry, self.options.positive), *negated),
             has_parser=self.parser is not None,
         )
-        queries = [q if options.uses_syntax(q) else self._with_cues(q) for q in queries]
-        numbers = [[] if options.uses_syntax(q) else self._numbers(q) for q in queries]
-        pairs = list(zip(queries, numbers, strict=True))
-        rests = [without_numbers(query, phrases) for query, phrases in pairs]
-        readings = [
-            reading.with_conditions(query, phrases) if phrases else reading
-            for reading, (query, phrases) in zip(
-                read_queries(rests, self.parser, options), pairs, strict=True
-            )
-        ]
-        readings = [
-            reading.as_phrase("a document has this title")
-            if reading.may_be_title and self.reader.has_title(reading.text)
-            else reading
-            for reading in readings
-        ]
-        return [self._spelt(reading) for reading in readings]
+        return [self._read(query, options) for query in queries]
 
-    def _with_cues(self, text: str) -> str:
-        """Correct misspelt words of exclusion, before the query is parsed."""
+    def _read(self, text: str, options: ReadingOptions) -> Plan:
+        cues = {} if options.uses_syntax(text) else self._cues(text)
+        text = _corrected(text, cues)
+        phrases = [] if options.uses_syntax(text) else self._numbers(text)
+        [plan] = read_queries([without_numbers(text, phrases)], self.parser, options)
+        plan = with_conditions(plan, text, phrases) if phrases else plan
+        if may_be_title(plan) and self.reader.has_title(plan.text):
+            plan = as_phrase(plan, "a document has this title")
+        words = self._spelling(plan)
+        tree = map_words(plan.tree, lambda text: _corrected(text, words))
+        notes = (*_word_note(cues), *_number_notes(text, phrases), *_word_note(words))
+        return replace(plan, tree=tree, wording=_corrected(plan.wording, words), notes=notes)
+
+    def _cues(self, text: str) -> dict[str, str]:
+        """Return words with one error that were meant to exclude, with these: "wihtout"."""
         if self.parser is None or not self.options.compose:
-            return text
-        corrected, replaced = correct_cues(text, self._is_word)
-        self._note_words(corrected, replaced)
-        return corrected
-
-    def _note_words(self, text: str, replaced: dict[str, str]) -> None:
-        if replaced:
-            words = ", ".join(f"{better} for {word!r}" for word, better in replaced.items())
-            self.notes.setdefault(text, []).append(f"searched for {words}")
-
-    def _spelt(self, reading: Reading) -> Reading:
-        """Correct words that no document has, as far as the vocabulary is known."""
-        is_asked = self.options.compose and self.reader.has_words
-        if self.parser is None or not is_asked or not self.reader.counts:
-            return reading
-        reading, replaced = correct_spelling(reading, self.reader, self._is_word)
-        self._note_words(reading.text, replaced)
-        return reading
+            return {}
+        return {
+            word: cue
+            for word in sorted(set(_WORD.findall(text)))
+            for cue in _CUES
+            if len(word) > _SHORTEST
+            and distance(word.lower(), cue) == 1
+            and not self._is_word(word.lower())
+        }
 
     def _numbers(self, text: str) -> list[NumberPhrase]:
         """Find numbers in a text that are conditions on the metadata, and what somebody did."""
@@ -90,17 +95,89 @@ class QueryReader:
         rest = without_numbers(text, phrases)
         if any(sign.isdigit() for sign in rest):
             phrases = sorted([*phrases, *find_numbers(rest, number_ranges(self.reader.fields()))])
-        if not phrases or self.reader.has_title(text):
-            return []
-        for phrase in phrases:
-            typed = text[phrase.start : phrase.end].strip()
-            note = f"{typed!r} was read as {unparse(phrase.tree)}; between quotes it is text"
-            self.notes.setdefault(text, []).append(note)
-        return phrases
+        return [] if phrases and self.reader.has_title(text) else phrases
 
     def _values(self, name: str) -> list[Any]:
         return [value for value, _ in self.reader.value_counts(name, _FEW).frequent]
 
     def _is_word(self, word: str) -> bool:
+        """Tell whether a word is known, and spelt correctly."""
         is_common = getattr(self.parser, "is_word", lambda _: False)  # a parser of the user's
         return bool(is_common(word)) or load_kinds().is_word(word)
+
+    def _spelling(self, plan: Plan) -> dict[str, str]:
+        """Return words of operands that are neither known nor in the corpus, with similar ones.
+
+        What stands between quotes stays as it is.
+        """
+        is_known = self.reader.has_words and self.reader.counts  # the corpus' vocabulary
+        if self.parser is None or not self.options.compose or not is_known:
+            return {}
+        names = {word for atom in atoms(plan.tree) for word in _WORD.findall(atom.words)}
+        names -= set(_WORD.findall(" ".join(QUOTED.findall(plan.text))))
+        unknown = sorted(w for w in names if len(w) >= _SHORTEST and not self._is_word(w.lower()))
+        terms = [next(iter(terms_of(word)), "") for word in unknown]
+        counts = self.reader.frequencies(terms) if unknown else []
+        missing = [w for w, term, n in zip(unknown, terms, counts, strict=True) if term and not n]
+        better = {word: self._swapped(word) or self._nearest(word) for word in missing}
+        return {word: name for word, name in better.items() if name}
+
+    def _swapped(self, word: str) -> str:
+        """Return the word with two letters in the other order, if only one such word is known.
+
+        That is the likelier error: "asain" is "asian", whether a document says so or not.
+        """
+        pairs = range(1, len(word) - 1)  # the first letter is right as a rule
+        swapped = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in pairs}
+        known = [text for text in swapped if self._is_word(text.lower())]
+        return known[0] if len(known) == 1 else ""
+
+    def _nearest(self, word: str) -> str:
+        """Return the most frequent similar word of documents with one."""
+        lowered, n_errors = word.lower(), 2 if len(word) >= _LONG else 1
+        counts: Counter[str] = Counter()
+        for text in self.reader.similar_words(lowered, n_errors):
+            counts.update({name.lower() for name in _WORD.findall(text)})
+        near = [
+            (n, sorted(name) != sorted(lowered), name[-1] != lowered[-1], -count, name)
+            for name, count in counts.items()
+            if name[0] == lowered[0] and abs(len(name) - len(lowered)) <= n_errors
+            if (n := distance(lowered, name)) <= n_errors
+        ]
+        better = min(near)[-1] if near else ""
+        # A capital letter tells the island of Java from coffee.
+        return better.capitalize() if word[0].isupper() else better
+
+
+def _word_note(replaced: Mapping[str, str]) -> Iterator[str]:
+    if replaced:
+        words = ", ".join(f"{better} for {word!r}" for word, better in replaced.items())
+        yield f"searched for {words}"
+
+
+def _number_notes(text: str, phrases: Sequence[NumberPhrase]) -> Iterator[str]:
+    for phrase in phrases:
+        typed = text[phrase.start : phrase.end].strip()
+        yield f"{typed!r} was read as {unparse(phrase.tree)}; between quotes it is text"
+
+
+def _corrected(text: str, replaced: Mapping[str, str]) -> str:
+    return _WORD.sub(lambda match: replaced.get(match[0], match[0]), text)
+
+
+def distance(first: str, second: str) -> int:
+    """Return the number of letters to insert, delete, replace or swap with the next one.
+
+    >>> distance("asain", "asian"), distance("chiken", "chicken"), distance("soup", "salad")
+    (1, 1, 4)
+    """
+    rows = [list(range(len(second) + 1))]
+    for i, letter in enumerate(first, 1):
+        row = [i]
+        for j, other in enumerate(second, 1):
+            cost = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (letter != other))
+            if i > 1 and j > 1 and (letter, first[i - 2]) == (second[j - 2], other):
+                cost = min(cost, rows[-2][j - 2] + 1)
+            row.append(cost)
+        rows.append(row)
+    return rows[-1][-1]

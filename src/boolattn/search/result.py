@@ -1,12 +1,23 @@
-"""What a search returns."""
+"""What a search returns, which operand counts against a result, and reranking.
+
+A reranker reads each positive operand beside each of the first results. NOT stays the search's:
+what it left out does not come back, and negated operands are not read.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from boolattn.errors import ConfigError
+from boolattn.query.structure import clauses
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import signed_atoms
+from boolattn.query.tree import atoms, signed_atoms
+from boolattn.scoring.exact import SHORTLIST
 from boolattn.stores.analysis import matched_words, terms_of
 
 if TYPE_CHECKING:
@@ -16,7 +27,13 @@ if TYPE_CHECKING:
     from boolattn.search.overview import Facet
 
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
+SHORTENED = "NOT leaves"  # begins the warning that there are too few results
+#: From pairs of an operand and a text to scores, higher for a better match.
+Reranker = Callable[[list[tuple[str, str]]], Sequence[float]]
 _SHOWN = 200  # characters of a text in a notebook
+#: A document counts as one of a negated operand where it matches that more than this share of the
+#: documents that fit the rest of the query best.
+BELONGS = 0.8
 
 
 @dataclass(frozen=True)
@@ -147,3 +164,114 @@ class SearchResult:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; trees become text in explicit syntax."""
         return asdict(self) | {"tree": self.tree_text, "parsed": self.parsed_text}
+
+
+def judge(operands: Sequence[str], hit: Hit) -> tuple[str, str]:
+    """Return the verdict on a result, and what counts against it.
+
+    >>> hit = Hit("1", "", "", {}, 0.0, ranks=(3, 1), exceeds=(0.0, 0.97))
+    >>> print(*judge(["moths", "Java"], hit), sep=": ")
+    doubtful: matches the negated operand 'Java' more than 97% of the documents that fit best
+    """
+    reasons = _negated(operands, hit)
+    if not hit.fits:
+        reasons.append("fits the positive part of the query less than the best documents do")
+    return (DOUBTFUL, "; ".join(reasons)) if reasons else (KEPT, "")
+
+
+def explain_lower_rank(operands: Sequence[str], hit: Hit, above: Sequence[Hit]) -> str:
+    """Say what counts most against a document that is not among the results.
+
+    A negated operand that it matches, or the positive operand whose rank is lowest, compared with
+    the results above.
+
+    >>> best = Hit("1", "", "", {}, 0.0, ranks=(2, 3), exceeds=(0, 0))
+    >>> hit = Hit("2", "", "", {}, 0.0, ranks=(4, 60), exceeds=(0, 0))
+    >>> explain_lower_rank(["moths", "Borneo"], hit, [best])
+    "is number 60 for 'Borneo' (results above it: 3)"
+    """
+    if reasons := _negated(operands, hit):
+        return "; ".join(reasons)
+    if not hit.ranks or not above:
+        return ""
+    from statistics import median  # with decimals and fractions, which no other command needs
+
+    usual = [median(other.ranks[index] for other in above) for index in range(len(operands))]
+    worse = [
+        (rank / usual[index], index)
+        for index, rank in enumerate(hit.ranks)
+        if rank > usual[index] and not hit.exceeds[index]
+    ]
+    if not worse:
+        return ""
+    _, index = max(worse)
+    rank, name = hit.ranks[index], f"{operands[index]!r}"
+    theirs = f"(results above it: {usual[index]:.0f})"
+    if rank > SHORTLIST:
+        return f"is not among the first {SHORTLIST} for {name} {theirs}"
+    return f"is number {rank} for {name} {theirs}"
+
+
+def _negated(operands: Sequence[str], hit: Hit) -> list[str]:
+    return [
+        f"matches the negated operand {name!r} more than {_most(share)} the documents that fit best"
+        for name, share in zip(operands, hit.exceeds, strict=False)
+        if share >= BELONGS
+    ]
+
+
+def _most(share: float) -> str:
+    return "all" if share > 0.995 else f"{100 * share:.0f}% of"
+
+
+def as_reranker(reranker: Any) -> Reranker | None:  # noqa: ANN401 - a function or a CrossEncoder
+    """Return a function of pairs; a sentence-transformers ``CrossEncoder`` predicts them."""
+    function: Reranker | None = getattr(reranker, "predict", reranker)
+    if function is None or callable(function):
+        return function
+    raise ConfigError(
+        "reranker must be a function from pairs of an operand and a text to scores, or a "
+        f"CrossEncoder, got {type(reranker).__name__}"
+    )
+
+
+def rerank(result: SearchResult, reranker: Reranker, k: int, offset: int) -> SearchResult:
+    """Sort a long result by what a reranker says of the query's positive operands, and cut it.
+
+    A document's score is that of its best alternative ("A or B"), and that of an alternative the
+    mean over its operands. A query without words in an alternative keeps its order, and so does one
+    with NOT where strict NOT is off.
+    """
+    is_ranked_by_not = any(result.is_negated) and not result.strict_not
+    hits = result.hits if is_ranked_by_not else _sorted(result, reranker)
+    warnings = result.warnings
+    if len(hits) >= k + offset:
+        warnings = tuple(line for line in warnings if not line.startswith(SHORTENED))
+    return replace(result, hits=hits[offset : offset + k], offset=offset, warnings=warnings)
+
+
+def _sorted(result: SearchResult, reranker: Reranker) -> tuple[Hit, ...]:
+    words = [atom.words for atom in atoms(result.tree)]
+    alternatives = [
+        [row for row in clause.positive if words[row]] for clause in clauses(result.tree)
+    ]
+    if not result.hits or not all(alternatives):
+        return result.hits
+    rows = sorted({row for alternative in alternatives for row in alternative})
+    pairs = [(words[row], _text(hit)) for row, hit in product(rows, result.hits)]
+    scores = np.asarray(reranker(pairs), np.float64)
+    if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
+        raise ConfigError(
+            f"the reranker must give {len(pairs)} finite scores for {len(pairs)} pairs, got "
+            f"{'other values' if scores.shape == (len(pairs),) else f'the shape {scores.shape}'}"
+        )
+    by_operand = dict(zip(rows, scores.reshape(len(rows), -1), strict=True))
+    best = np.max([np.mean([by_operand[row] for row in a], axis=0) for a in alternatives], axis=0)
+    order = np.argsort(-best, kind="stable")
+    return tuple(replace(result.hits[row], score=float(best[row])) for row in order)
+
+
+def _text(hit: Hit) -> str:
+    """Return what is read of a document: its title, and its best passage if it has several."""
+    text = hit.text[slice(*hit.passage)] if hit.passage else hit.text
+    return text if not hit.title or text.startswith(hit.title) else f"{hit.title}\n{text}"

@@ -19,11 +19,10 @@ from boolattn.kinds.lexicon import Kinds
 from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import check_queries
-from boolattn.search.documents import as_documents
-from boolattn.search.options import IndexSettings, read_options
-from boolattn.search.overview import Overview
+from boolattn.search.options import IndexSettings, as_documents, read_options
+from boolattn.search.overview import find_examples, find_facets
 from boolattn.search.pipeline import Pipeline
-from boolattn.search.reranking import as_reranker, rerank
+from boolattn.search.result import as_reranker, rerank
 from boolattn.settings import build, checked
 from boolattn.stores.address import create_store, open_store
 from boolattn.stores.base import Store
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.query.parser import Parser
-    from boolattn.search.documents import DocumentLike
+    from boolattn.search.options import DocumentLike
     from boolattn.search.overview import Example, Facet
     from boolattn.search.result import SearchResult
     from boolattn.stores.writer import Encode
@@ -87,7 +86,7 @@ class Searcher:
             # An external collection, which is compared by cosine.
             queries, operands = self.encoder.encode_queries, self.encoder.encode_operands
             self.encoder = CallableEncoder(queries, embed_operands=operands)
-        self._overview = Overview()
+        self._n_changes = 0
 
     @classmethod
     @checked
@@ -100,14 +99,10 @@ class Searcher:
         verify: bool = False,
         reranker: Any = None,  # noqa: ANN401 - see as_reranker
     ) -> Searcher:
-        """Open a store.
+        """Open the store at an address: a folder, or one on a server.
 
-        Args:
-            address: A folder, or the address of a store on a server.
-            encoder: The model that made it; left out, the one that the store names.
-            parser: As in the class.
-            verify: Whether every byte is compared with its hash, also of a large local store.
-            reranker: As in the class.
+        The encoder is the model that made it; left out, the one that the store names. With
+        ``verify`` every byte is compared with its hash, also of a large local store.
         """
         store = open_store(address, verify=verify)
         if encoder is None:
@@ -131,22 +126,18 @@ class Searcher:
         progress: Callable[[int], None] = lambda _: None,
         **settings: Any,
     ) -> Searcher:
-        """Index documents.
+        """Index documents at an address, where the store appears when it is complete.
 
-        Args:
-            address: Of the store, which appears when it is complete.
-            documents: Texts, whose ids are their positions; or documents; or mappings with
-                ``text`` and, if there are any, ``id``, ``title`` and metadata.
-            encoder: The model; the store remembers its name.
-            parser: As in the class.
-            encode: Encodes lists of texts, on a cluster for example; left out, the model does.
-            progress: Called with the number of documents just encoded.
-            **settings: Values of :class:`IndexSettings`.
+        Documents are texts, whose ids are their positions; or documents; or mappings with ``text``
+        and, if there are any, ``id``, ``title`` and metadata. The store remembers the model's name.
+        ``encode`` encodes lists of texts in the model's place, on a cluster for example;
+        ``progress`` is called with the number of documents just encoded. ``settings`` are values
+        of :class:`IndexSettings`.
         """
         is_name = isinstance(encoder, str | Path) and "://" not in str(encoder)
         named = {"model": absolute_name(str(encoder))} if is_name else {}
         chosen = build(IndexSettings, named | settings, source="Searcher.build")
-        model = as_encoder(encoder)
+        model, kinds = as_encoder(encoder), Kinds(chosen.kinds)
         passages = model.max_tokens if chosen.passages is None else chosen.passages
         store_settings = StoreSettings(
             fingerprint=model.fingerprint,
@@ -158,7 +149,7 @@ class Searcher:
             digests=model.digests,
             vectors=chosen.vectors,
             precision=chosen.precision,
-            kinds=(kinds := Kinds(chosen.kinds)).members,
+            kinds=kinds.members,
             lexicon=kinds.digest,
         )
         writer = Writer(
@@ -168,8 +159,9 @@ class Searcher:
             encode=encode,
             progress=progress,
         )
-        options = {"replace": chosen.replace, "resume": chosen.resume}
-        with create_store(address, store_settings, **options) as draft:
+        with create_store(
+            address, store_settings, replace=chosen.replace, resume=chosen.resume
+        ) as draft:
             draft.sample = model.encode_operands
             writer.write(draft, as_documents(documents), size=chosen.segment_size)
         return cls(open_store(address), model, parser)
@@ -207,13 +199,13 @@ class Searcher:
     def facets(self) -> tuple[Facet, ...]:
         """Fields of the metadata with few values, and their documents."""
         with self.store.reading() as reader:
-            return self._overview.facets(reader)
+            return find_facets(reader, self._n_changes)
 
     @property
     def examples(self) -> tuple[Example, ...]:
         """Queries that fit the documents."""
         with self.store.reading() as reader:
-            return self._overview.examples(reader)
+            return find_examples(reader, self._n_changes)
 
     @property
     def has_words(self) -> bool:
@@ -250,7 +242,7 @@ class Searcher:
             draft.sample = self.encoder.encode_operands
             records = as_documents(documents, lambda name: bool(draft.known([name])))
             writer.write(draft, records, replace_old=replace_old)
-        self._overview = Overview()
+        self._n_changes += 1
 
     def update(self, documents: Iterable[DocumentLike], **options: Any) -> None:
         """Add documents as :meth:`add` does; one with an id that is there replaces it."""
@@ -273,7 +265,7 @@ class Searcher:
     def delete(self, ids: Iterable[str]) -> None:
         """Remove documents by id; with an unknown id nothing is removed."""
         self.store.delete(ids)
-        self._overview = Overview()
+        self._n_changes += 1
 
     def refresh(self) -> bool:
         """Read what another process changed; return whether anything did."""
@@ -298,17 +290,6 @@ class Searcher:
         """
         return self.search_many([query], k, **options)[0]
 
-    async def asearch(self, query: str, k: int = 10, **options: Any) -> SearchResult:
-        """Search as :meth:`search` does, in another thread.
-
-        >>> import asyncio
-        >>> len(asyncio.run(Searcher.from_texts(["moths", "ants"]).asearch("ants", 1)))
-        1
-        """
-        import asyncio  # a tenth of a command's start, which does not need it
-
-        return await asyncio.to_thread(self.search, query, k, **options)
-
     def search_many(
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
@@ -324,9 +305,8 @@ class Searcher:
                 raise reader.no_words()
             n, offset = k + chosen.offset, chosen.offset
             if reader.limit is not None and n > reader.limit:
-                raise QueryError(
-                    f"{reader.label} gives at most {reader.limit} results, and {n} were asked for"
-                )
+                most = f"{reader.label} gives at most {reader.limit} results"
+                raise QueryError(f"{most}, and {n} were asked for")
             reranker = self.reranker if chosen.rerank else None
             if reranker is not None:
                 chosen = replace(chosen, offset=0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import weakref
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +12,6 @@ import numpy as np
 from boolattn.encoders import models
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation.ranking import PADDING, Ranking, read_run
-from boolattn.files import scratch_folder
 from boolattn.jsonl import ENDINGS
 from boolattn.query.parser import SHIPPED
 from boolattn.search.searcher import Searcher
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
     from boolattn.encoders.base import Encoder
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.judgements import Judgements
-    from boolattn.query.parser import Parser
-    from boolattn.stores.writer import Encode
 
     #: Called with what is done, how much of it is done, and of how much.
     Progress = Callable[[str, int, int], None]
@@ -87,28 +82,17 @@ class OpenSystem:
 
 
 class SearchRanker:
-    """Indexes documents once, in a scratch folder, and ranks all of them for each query.
+    """Indexes documents once, in a temporary folder, and ranks all of them for each query.
 
-    Args:
-        encoder: Of queries and documents.
-        documents: The rows of a ranking.
-        parser: As in the searcher; without one nothing is composed.
-        encode: Replaces the encoder for documents.
-        words: Whether to index words too, for hybrid search.
-        progress: Called while documents are encoded.
-        address: Of another store than a scratch folder; what is there is replaced.
+    The documents are the rows of a ranking; ``settings`` as in ``Searcher.build``.
     """
 
-    def __init__(  # noqa: PLR0913 - what a ranking may need
+    def __init__(
         self,
         encoder: Encoder,
         documents: Sequence[Document],
-        *,
-        parser: Parser | str | None = SHIPPED,
-        encode: Encode | None = None,
-        words: bool = True,
         progress: Progress | None = None,
-        address: str = "",
+        **settings: Any,
     ) -> None:
         if not documents:
             raise DataError("there are no documents to rank")
@@ -121,22 +105,10 @@ class SearchRanker:
                 progress("documents", n_done, len(documents))
 
         self._rows = {document.id: row for row, document in enumerate(documents)}
-        with ExitStack() as stack:
-            folder = stack.enter_context(scratch_folder())
-            self.searcher = Searcher.build(
-                address or folder / "index",
-                # Their metadata hold the truth.
-                [replace(document, metadata={}) for document in documents],
-                encoder,
-                replace=bool(address),
-                parser=parser,
-                encode=encode,
-                progress=count,
-                words=words,
-                # One vector a document, as models are trained and as ``encode`` may have made them.
-                passages=0,
-            )
-            weakref.finalize(self, stack.pop_all().close)
+        # Their metadata hold the truth.
+        texts = [replace(document, metadata={}) for document in documents]
+        # One vector a document, as models are trained and as ``encode`` may have made them.
+        self.searcher = Searcher.from_texts(texts, encoder, progress=count, passages=0, **settings)
 
     def rank(self, texts: Sequence[str], depth: int, **options: Any) -> Ranking:
         """Rank the documents; ``options`` as in :func:`rank_by_search`."""
@@ -219,33 +191,29 @@ def open_system(
 ) -> OpenSystem:
     """Open one of :data:`NAMES`, a model's folder or a TREC run; index the documents."""
     options = options or SystemOptions()
-    is_baseline = model == "bm25" or model.endswith(RUNS)
+    ending = max((ending for ending in RUNS if model.endswith(ending)), key=len, default="")
+    is_baseline = model == "bm25" or bool(ending)
     if (options.hybrid or options.strict_not) and (is_baseline or not options.is_composed):
         feature = "strict NOT" if options.strict_not else "hybrid search"
         raise ConfigError(f"{feature} needs a model that parses queries")
-    if model.endswith(RUNS):
-        return _open_run(Path(model), benchmark, options)
+    if options.gate == "label" and (is_baseline or options.is_composed):
+        composed = "a model with composed scores (add --no-compose for one vector)"
+        subject = Path(model).name if is_baseline else composed
+        raise ConfigError(f"{subject} has no gate that labels open: leave out --gate label")
+    if not is_baseline:
+        return _open_model(model, benchmark, options)
     if model == "bm25":
-        _refuse_label(model, options)
         ranker = Bm25Ranker(benchmark.texts)
         return OpenSystem("BM25", "", False, lambda judged, depth: ranker.rank(judged.texts, depth))
-    return _open_model(model, benchmark, options)
-
-
-def _open_run(path: Path, benchmark: Benchmark, options: SystemOptions) -> OpenSystem:
-    _refuse_label(path.name, options)
 
     def rank(judgements: Judgements, depth: int) -> Ranking:
-        return read_run(path, judgements.ids, benchmark.rows).resized(depth)
+        return read_run(Path(model), judgements.ids, benchmark.rows).resized(depth)
 
-    ending = next(ending for ending in sorted(RUNS, key=len)[::-1] if path.name.endswith(ending))
-    return OpenSystem(path.name.removesuffix(ending), "", False, rank)
+    return OpenSystem(Path(model).name.removesuffix(ending), "", False, rank)
 
 
 def _open_model(model: str, benchmark: Benchmark, options: SystemOptions) -> OpenSystem:
     folder, name = _find_folder(model)
-    if options.is_composed:
-        _refuse_label("a model with composed scores (add --no-compose for one vector)", options)
     is_onnx = options.gate == "own" and models.runs_in_onnx(folder, options.device)
     if options.is_composed or is_onnx:
         encoder = models.load_model(model, device=options.device)
@@ -254,17 +222,12 @@ def _open_model(model: str, benchmark: Benchmark, options: SystemOptions) -> Ope
     ranker = SearchRanker(
         encoder,
         benchmark.documents,
+        options.progress,
         parser=SHIPPED if options.is_composed else None,
         words=options.hybrid,
-        progress=options.progress,
     )
     label = f"{name}, {options.way}" if options.hybrid or options.strict_not else name
     return ranker.system(label, options.way, "label" if options.gate == "label" else encoder.gate)
-
-
-def _refuse_label(subject: str, options: SystemOptions) -> None:
-    if options.gate == "label":
-        raise ConfigError(f"{subject} has no gate that labels open: leave out --gate label")
 
 
 def _find_folder(model: str) -> tuple[Path, str]:

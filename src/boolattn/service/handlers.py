@@ -22,7 +22,7 @@ from boolattn.errors import BoolattnError, DataError
 from boolattn.query.syntax import is_explicit, unparse
 from boolattn.query.tree import operators_of
 from boolattn.search.options import SearchOptions
-from boolattn.search.pipeline import SHORTENED
+from boolattn.search.result import SHORTENED
 from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line

@@ -6,8 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from boolattn.query.tree import And, Atom, Like, Not, Or, Where, operators_of, signed_atoms
-from boolattn.search.result import RANKED_LOWER
-from boolattn.search.verdicts import explain_lower_rank
+from boolattn.search.result import RANKED_LOWER, explain_lower_rank
 from boolattn.service.schemas import HitReply, OperandReply, OtherRank, TreeNode, WordReply
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import QueryError
-from boolattn.query.clauses import MAX_CLAUSES, clauses, n_clauses
+from boolattn.query.structure import MAX_CLAUSES, clauses, n_clauses
 from boolattn.query.tree import Where, atoms
 from boolattn.stores.values import as_boolean, filter_hash, is_number, is_too_large, period_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from boolattn.query.clauses import Clause
     from boolattn.query.numbers import Range
+    from boolattn.query.structure import Clause
     from boolattn.query.tree import Atom, QueryTree
     from boolattn.stores.values import Value
 

@@ -34,7 +34,7 @@ from boolattn.encoder.parser import (
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
 from boolattn.evaluation.tables import markdown
-from boolattn.query.decoding import ParserLogits, decode, mark_operators
+from boolattn.query.parsed_query import ParserLogits, decode, mark_operators
 from boolattn.query.runtime import open_tokenizer
 from boolattn.query.tree import Atom
 from boolattn.training.batches.tokens import pad
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.data.labelled_queries import LabelledQuery
-    from boolattn.query.decoding import ParserOutput
-    from boolattn.query.parsed_query import ParsedQuery
+    from boolattn.query.parsed_query import ParsedQuery, ParserOutput
 
 HELD_OUT = "held_out"
 _MEASURES = ("structure", "operands", "word_f1", "left_alone")
