@@ -125,6 +125,28 @@ def test_more_wordings(text, expected):
     assert tree(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("salads without cheese, with nuts and fruit", "salads nuts AND salads fruit NOT cheese"),
+        ("recipes without eggs and with bananas", "recipes with bananas NOT eggs"),
+        ("backpacks with no wheels but with straps", "backpacks with straps NOT wheels"),
+        ("burgers minus mayo plus bacon", "burgers AND bacon NOT mayo"),
+        (
+            "laptop no touchscreen with backlit keyboard",
+            "laptop with backlit keyboard NOT touchscreen",
+        ),
+        # One thing is excluded.
+        ("films without actors with british accents", "films NOT actors with british accents"),
+    ],
+)
+def test_what_is_wanted_may_stand_after_what_is_excluded(text, expected):
+    assert tree(text) == expected
+    reading = read(text)
+    for atom, spans in zip(atoms(reading.tree), reading.spans, strict=True):
+        assert " ".join(text[start:end].strip() for start, end in spans) == atom.text
+
+
 def test_nothing_but_is_only():
     assert tree("nothing but pizza") == tree("nothing other than pizza") == "pizza"
     assert tree("nothing") == '"nothing"'

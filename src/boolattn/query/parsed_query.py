@@ -10,7 +10,7 @@ The parser's logits are of slots: one for each operand, in the order of the text
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,6 +75,21 @@ class ParsedQuery:
         And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Sumatra'))))
         """
         return self._tree([operand(words(text, s) or "everything") for s in self.operands])
+
+    def moved(self, places: Sequence[int]) -> ParsedQuery:
+        """Return the parse of a text whose characters stand at other places; -1 for at none.
+
+        >>> ParsedQuery((((0, 4),),)).moved([7, 8, -1, 2]).operands
+        (((7, 9), (2, 3)),)
+        """
+        operands = []
+        for spans in self.operands:
+            runs: list[Span] = []
+            for place in (place for span in spans for place in places[slice(*span)] if place >= 0):
+                start = runs.pop()[0] if runs and runs[-1][1] == place else place
+                runs.append((start, place + 1))
+            operands.append(tuple(runs))
+        return replace(self, operands=tuple(operands))
 
     def _tree(self, leaves: Sequence[Atom]) -> QueryTree:
         signed: list[QueryTree] = [

@@ -20,6 +20,7 @@ from boolattn.query.rewriting import (
     read_negated_form,
     rewrite,
     split_at_and,
+    with_exclusion_last,
 )
 from boolattn.query.structure import in_words, is_contradiction
 from boolattn.query.syntax import anchored, is_explicit, parse_with_spans
@@ -164,6 +165,11 @@ def _with_implied(plan: Plan) -> Plan:
 def _parse(text: str, parser: Parser) -> ParserOutput:
     """Parse a text or read a known form of negation; what only excludes follows "everything"."""
     [output] = parser.parse([text])
+    n_negated = sum(output.parsed.is_negated) if output.parsed else 0
+    if moved := with_exclusion_last(text, is_doubtful=n_negated > 1):
+        [second] = parser.parse([moved[0]])
+        if second.parsed is not None and any(second.parsed.is_negated):
+            return replace(second, parsed=second.parsed.moved(moved[1]))
     is_parsed = output.parsed is not None and not output.parsed.is_plain
     if parsed := read_negated_form(text, is_parsed=is_parsed):
         return ParserOutput(parsed)

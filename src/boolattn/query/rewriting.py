@@ -46,6 +46,16 @@ _ASIDE = re.compile(rf"(?<=\w)\s\((not\s+{_PREPOSITION}[^()]*)\)(?=\s*$)", re.IG
 _ALL = re.compile(r"\s*[Aa]ll\s+(?:(?:of\s+)?(?:the|my|our)\s+(?=[a-z ]+$)|(?=[a-z]+[^s\W]s\s*$))")
 #: Words that are all written with a capital letter, as in a title.
 _CAPITALS = re.compile(r"\s*(?:[A-Z][\w'\u2019-]*(?:\s+|$)){3,}")
+#: "salads without cheese, with nuts" is read as "salads with nuts, without cheese".
+_EXCLUDED_FIRST = re.compile(
+    r"(?P<head>[^,;.?!]*?\w),?\s+"
+    r"(?P<excluded>(?:but\s+)?(?:(?:(?:that|which)\s+)?(?:(?:ha(?:s|ve)|with)\s+no|(?:is|are|do|does)(?:\s+not|n['\u2019]?t))|no|w/o|without|minus|sans|"
+    r"lacking|excluding|not(?!\s+(?:just|only|so|too|very)\b))\s[^,;.?!]+?)"
+    r"(?P<mark>,\s*(?:(?:but|and)\s+)?|\s+(?:(?:but|and)\s+|(?=plus\s)))?"
+    r"(?P<wanted>(?(mark)|\s+)(?:with|containing|including|plus)\s+(?!no\b)[^;.?!]+)[?.!\s]*",
+    re.IGNORECASE,
+)
+_WITHOUT_ONE = re.compile(r"(?:without|w/o|no|sans|minus)\s+[\w-]+", re.IGNORECASE)
 _POLITE = (
     r"(?:(?:hi|hello|hey|please|pls|ok|okay|so|just|but|and|sorry|thanks|show\s+me|give\s+me|"
     r"find\s+me|i\s+(?:want|need)|i(?:\s+woul|['\u2019])d\s+like)\b[\s,!:.-]*)*"
@@ -86,6 +96,37 @@ def rewrite(text: str) -> str:
             first, last = match.span("free")
             text = text[:first] + " " * (last - first) + text[last:]
     return text
+
+
+def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, list[int]] | None:
+    """Return a text whose exclusion stands before what is wanted, the other way round.
+
+    Besides, where each character stands in the original; -1 for what was inserted. Without a comma
+    or the like between them, one word must be excluded and the parser in doubt: "without actors
+    with beards" excludes one thing.
+
+    >>> with_exclusion_last("salads without cheese, with nuts")[0]
+    'salads with nuts, without cheese'
+    """
+    match = _EXCLUDED_FIRST.fullmatch(text)
+    if (
+        match is None
+        or (
+            match["mark"] is None
+            and not (is_doubtful and _WITHOUT_ONE.fullmatch(match["excluded"]))
+        )
+        or any(
+            cue.operator is Operator.NOT
+            for name in ("head", "wanted")
+            for cue in find_cues(match[name])
+        )
+    ):
+        return None
+    moved, places = "", list[int]()
+    for before, name in (("", "head"), (" ", "wanted"), (", ", "excluded")):
+        moved += before + match[name]
+        places += [-1] * len(before) + [*range(*match.span(name))]
+    return moved, places
 
 
 def split_at_and(text: str) -> ParsedQuery:
