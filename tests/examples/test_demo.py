@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from boolattn import BoolAttnConfig
 from boolattn.cli import app
@@ -21,7 +21,7 @@ from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
 from boolattn.search.systems import SystemOptions, open_system
 from boolattn.stores.local.manifest import read_manifest
-from examples.demo.__main__ import app as demo
+from examples.demo.__main__ import demo
 from examples.demo.queries import CHOSEN, EXCLUDED, OTHER, choose_queries, judge_extra
 from tests.search.test_without_torch import PRELUDE, call
 
@@ -108,7 +108,7 @@ def test_indexes_are_reused_and_a_broken_one_is_rebuilt(first, data, cache):
 
 
 def test_the_demo_needs_no_torch(first, data, cache):
-    code = PRELUDE + "from examples.demo.__main__ import app\napp()\n"
+    code = PRELUDE + "from examples.demo.__main__ import demo\ndemo()\n"
     done = call("--data", data, "-k", "3", code=code)
     assert done.returncode == 0, done.stderr
     # Files have another width than the runner's terminal.

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.errors import BoolattnError, ConfigError

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 import torch
+from click.testing import CliRunner
 from transformers import AutoConfig, AutoModel
-from typer.testing import CliRunner
 
 from boolattn import BoolAttnConfig, attach, build_towers, save_towers
 from boolattn.cli import app

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.errors import BoolattnError
@@ -304,9 +304,9 @@ def test_help_is_short_and_flags_have_no_type(place):
     done = run("search", "-h")
     assert done.exit_code == 0
     assert "--explain" in done.stdout
-    assert "<bool>" not in done.stdout
+    assert "BOOLEAN" not in done.stdout
     assert done.stdout == run("search", "--help").stdout
-    assert "--show-completion" in run("-h").stdout
+    assert "_BOOLATTN_COMPLETE=bash_source" in run("-h").stdout
 
 
 def test_fields_and_filters_match_without_case_and_say_what_there_is(place):

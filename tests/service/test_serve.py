@@ -15,8 +15,8 @@ from threading import Event
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.encoder.tower_storage import save_towers

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-from typer import Argument, Option
+import click
+from click import option
 
 from boolattn.cli import output
 from boolattn.cli.measured import measure_all
-from boolattn.cli.output import AsJson, console, note, print_json
+from boolattn.cli.output import json_option, note, print_json
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,31 +29,32 @@ FIGURE = "recall@100"
 #: Metrics of a comparison by groups.
 _GROUPED = ["recall@100", "r_precision", "leak"]
 
-Metrics = Annotated[list[str] | None, Option("--metric", help="recall@100, leak, …; repeatable.")]
+metrics_option = option("--metric", "metrics", multiple=True, help="recall@100, …; repeatable.")
 
 
-def evaluate(  # noqa: PLR0913 - options of a command line
-    model: Annotated[str, Argument(help="A model folder, a TREC run, minilm, shipped or bm25.")],
-    on: Annotated[str, Option(help="A data set of `boolattn data list`, or people (shipped).")],
-    split: Annotated[list[str] | None, Option(help="Repeatable; default: the usual ones.")] = None,
-    data: Annotated[Path | None, Option(help="Folder with the data set's files.")] = None,
-    size: Annotated[str, Option(help="Generated benchmarks: small or full.")] = "small",
-    gate: Annotated[str, Option(help="Operator labels: own or label (oracle).")] = "own",
-    compose: Annotated[bool, Option(help="Compose operand scores, if it can.")] = True,
-    strict_not: Annotated[
-        bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
-    ] = False,
-    hybrid: Annotated[bool, Option("--hybrid", help="Use lexical scores too.")] = False,
-    metrics: Metrics = None,
-    limit_documents: Annotated[
-        int, Option(min=0, help="Rank about so many: those named by queries, and others; 0: all.")
-    ] = 0,
-    limit_queries: Annotated[int, Option(min=0, help="Most queries of a split; 0: all.")] = 0,
-    seed: Annotated[int, Option(help="Random seed of samples and generated data.")] = 0,
-    device: Annotated[str | None, Option(help="cpu or cuda; default: a GPU if any.")] = None,
-    out: Annotated[Path, Option(help="Folder of results and runs.")] = Path("out/evaluation"),
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("model", help="A model folder, a TREC run, minilm, shipped or bm25.")
+@option("--on", required=True, help="A data set of `boolattn data list`, or people (shipped).")
+@option("--split", multiple=True, help="Repeatable; default: the usual ones.")
+@option("--data", type=Path, help="Folder with the data set's files.")
+@option("--size", default="small", help="Generated benchmarks: small or full.")
+@option("--gate", default="own", help="Operator labels: own or label (oracle).")
+@option("--compose/--no-compose", default=True, help="Compose operand scores, if it can.")
+@option("--strict-not", is_flag=True, help="Remove documents with a negated operand's words.")
+@option("--hybrid", is_flag=True, help="Use lexical scores too.")
+@metrics_option
+@option(
+    "--limit-documents",
+    type=click.IntRange(0),
+    default=0,
+    help="Rank about so many: those named by queries, and others; 0: all.",
+)
+@option("--limit-queries", type=click.IntRange(0), default=0, help="Most of a split; 0: all.")
+@option("--seed", default=0, help="Random seed of samples and generated data.")
+@option("--device", help="cpu or cuda; default: a GPU if any.")
+@option("--out", type=Path, default=Path("out/evaluation"), help="Folder of results and runs.")
+@json_option
+def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: Any) -> None:
     """Rank a data set's documents for its queries, and measure the rankings.
 
     Writes for each split the results (JSON, values of every query) and the run (TREC).
@@ -63,31 +67,27 @@ def evaluate(  # noqa: PLR0913 - options of a command line
     from boolattn.evaluation.metrics import DEFAULT_METRICS, parse
     from boolattn.search.systems import RUNS, WAYS, SystemOptions, open_system
 
+    device, seed, as_json = (options[name] for name in ("device", "seed", "as_json"))
     is_model = model != "bm25" and not model.endswith(RUNS)
     if is_model:
         output.quiet_libraries()
     if on == "people":
-        evaluate_people(model, device, split or ["validation"], as_json=as_json)
+        evaluate_people(model, device, split or ("validation",), as_json=as_json)
         return
-    for metric in metrics or ():
+    metrics = [*options["metrics"]]
+    for metric in metrics:
         parse(metric)
-    is_domains = on == "domains"
-    options = SystemOptions(
-        gate=gate,
-        is_composed=compose,
-        hybrid=hybrid,
-        strict_not=strict_not,
-        device=device,
-        progress=None if is_domains else output.progress_lines(),
+    data_options = DataOptions(
+        folder=options["data"], size=options["size"], seed=seed, tell=note, splits=split
     )
-    data_set = open_dataset(
-        on, DataOptions(folder=data, size=size, seed=seed, tell=note, splits=split or ())
-    )
-    sizes = {"n_documents": limit_documents, "n_queries": limit_queries, "seed": seed}
-    if is_domains:
+    data_set = open_dataset(on, data_options)
+    sizes = {f"n_{name}": options[f"limit_{name}"] for name in ("documents", "queries")}
+    sizes["seed"] = seed
+    compose, hybrid, strict_not = (options[n] for n in ("compose", "hybrid", "strict_not"))
+    if on == "domains":
         uses = (True, compose, hybrid, strict_not, hybrid and strict_not)
         ways = [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
-        chosen = split or ["test", "unseen"]
+        chosen = split or ("test", "unseen")
         benchmarks = {
             domain: prepare(part, list(part.splits), **sizes)
             for domain, part in domains.by_domain(data_set, chosen)
@@ -98,14 +98,22 @@ def evaluate(  # noqa: PLR0913 - options of a command line
         systems = partial(_in_ways, model, encoder, ways)
         results = measure_all(benchmarks, systems, domains.metrics_of, out)
     else:
-        benchmark = prepare(data_set, split or (), **sizes)
-        system = open_system(model, benchmark, options)
+        benchmark = prepare(data_set, split, **sizes)
+        system_options = SystemOptions(
+            gate=options["gate"],
+            is_composed=compose,
+            hybrid=hybrid,
+            strict_not=strict_not,
+            device=device,
+            progress=output.progress_lines(),
+        )
+        system = open_system(model, benchmark, system_options)
         if system.gate == "closed":
             note("note: this model needs oracle labels; without --gate label its gate stays closed")
         usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT_METRICS]
         pair = ("composed" * system.is_composed, system)
         results = measure_all({"": benchmark}, lambda _: [pair], lambda _: usual, out)
-    _show(results, is_domains=is_domains, as_json=as_json)
+    _show(results, is_domains=on == "domains", as_json=as_json)
 
 
 def _in_ways(
@@ -134,20 +142,28 @@ def _show(splits: Mapping[str, Sequence[Results]], *, is_domains: bool, as_json:
         [first], *_ = splits.values()
         print_json({"system": first.system, "gate": first.gate, "splits": means}, indent=2)
     else:
-        screen = console(width=tables.WIDTH)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else tables.WIDTH
         for systems in splits.values():
             table = tables.domains_table(systems) if is_domains else None
-            screen.print(table or tables.split_table(systems[0], screen.width))
+            click.echo(f"{table or tables.split_table(systems[0], width)}\n")
 
 
+@click.command()
+@click.argument("first", help="Results; of several seeds, separated by commas.")
+@click.argument("second", help="Results of another system, same queries.")
+@metrics_option
+@option("--by", help="template, operator, domain, wording or kind.")
+@option("--figure", type=Path, help="Draw both by template.")
+@option("--seed", default=0, help="Random seed of the test.")
+@json_option
 def compare(  # noqa: PLR0913 - options of a command line
-    first: Annotated[str, Argument(help="Results; of several seeds, separated by commas.")],
-    second: Annotated[str, Argument(help="Results of another system, same queries.")],
-    metrics: Metrics = None,
-    by: Annotated[str, Option(help="template, operator, domain, wording or kind.")] = "",
-    figure: Annotated[Path | None, Option(help="Draw both by template.")] = None,
-    seed: Annotated[int, Option(help="Random seed of the test.")] = 0,
-    as_json: AsJson = False,
+    first: str,
+    second: str,
+    metrics: tuple[str, ...],
+    by: str | None,
+    figure: Path | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Compare two systems query by query: difference, 95% interval, p value.
 
@@ -172,7 +188,7 @@ def compare(  # noqa: PLR0913 - options of a command line
         named = {"first": systems[0].system, "second": systems[1].system}
         print_json({**named, "by": plain} if by else {**named, "metrics": plain[""]}, indent=2)
     else:
-        console(width=tables.WIDTH).print(tables.comparison_table(systems, compared))
+        click.echo(tables.comparison_table(systems, compared))
     if figure is not None:
         is_domains = systems[0].dataset.startswith("domains-")
         drawn = figures.by_domain(systems) if is_domains else figures.by_template(systems, FIGURE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-import typer
+import click
 
 from boolattn.cli.output import note, print_json
 from boolattn.errors import BoolattnError, ConfigError
@@ -38,7 +38,7 @@ def evaluate_people(
     for key, counts in sorted(groups.items(), key=lambda group: order.get(group[0], 1)):
         cells = [*(counts[verdict] for verdict in _VERDICTS), n := counts.total()]
         rows.append([key, *map(str, cells), short(counts["right"] / n)])
-    typer.echo(markdown(["", *_VERDICTS, "queries", "share right"], rows))
+    click.echo(markdown(["", *_VERDICTS, "queries", "share right"], rows))
 
 
 def _verdicts(model: str, device: str | None, names: Sequence[str]) -> Iterator[tuple[str, ...]]:

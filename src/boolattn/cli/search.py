@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer import Argument, Option
+import click
+from click import IntRange, option
 
 from boolattn import STARTED
-from boolattn.cli.output import AsJson, note, quiet_libraries
+from boolattn.cli.output import json_option, note, quiet_libraries
 from boolattn.cli.results import BASE_FIELDS, FORMATS, choose_fields, printer
 from boolattn.errors import BoolattnError, QuerySyntaxError
 from boolattn.files import cache_folder
@@ -26,89 +26,65 @@ ADDRESS_HELP = (
     "Of the index: a folder, postgresql://HOST/DB?table=NAME, qdrant://HOST:6333/NAME or "
     "milvus://HOST:19530/NAME."
 )
+index_argument = click.argument("index", metavar="ADDRESS", help=ADDRESS_HELP)
+model_option = option("--model", help="Default: the model named by the index.")
 #: Queries that the prompt remembers.
 _HISTORY = 1000
 
 
-def search(  # noqa: PLR0913 - options of a command line
-    context: typer.Context,
-    index: Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)],
-    query: Annotated[
-        list[str] | None,
-        Argument(help='Plain language, or "moths AND Borneo NOT Java"; left out: a prompt.'),
-    ] = None,
-    positive: Annotated[
-        list[str] | None, Option(help="Operand to add; like:ID is a document; repeatable.")
-    ] = None,
-    negative: Annotated[list[str] | None, Option(help="Operand to exclude; repeatable.")] = None,
-    k: Annotated[int, Option("-k", "--top", "--limit", min=1, help="Number of results.")] = 10,
-    offset: Annotated[int, Option(min=0, help="Results to pass over, for the next page.")] = 0,
-    mode: Annotated[str, Option(help="Query syntax: auto, plain, explicit.")] = "auto",
-    filters: Annotated[
-        list[str] | None,
-        Option("--filter", metavar="KEY=VALUE", help="Also !=, ~, >=, >, <=, <; repeatable."),
-    ] = None,
-    hybrid: Annotated[
-        bool | None,
-        Option("--hybrid/--no-hybrid", help="Search by words too; default: if the index has them."),
-    ] = None,
-    strict_not: Annotated[
-        bool | None,
-        Option(
-            "--strict-not/--no-strict-not",
-            help="Leave out documents with what NOT excludes, by words and kinds; default: yes.",
-        ),
-    ] = None,
-    kinds: Annotated[
-        bool,
-        Option("--kinds/--no-kinds", help="Let things of a negated kind count, as cream does."),
-    ] = True,
-    allow: Annotated[
-        list[str] | None, Option(help="Word that is not of a negated kind; repeatable.")
-    ] = None,
-    min_score: Annotated[
-        float | None, Option(help="Least similarity of a result to what is asked for, as 0.3.")
-    ] = None,
-    plain: Annotated[
-        bool, Option("--plain", help="Do not read and, or, not: compare the whole text.")
-    ] = False,
-    exhaustive: Annotated[bool, Option("--exhaustive", help="Score all documents.")] = False,
-    explain: Annotated[
-        bool, Option("--explain", help="Show the rank for each operand, and what is ranked lower.")
-    ] = False,
-    model: Annotated[str, Option(help="Default: the model named by the index.")] = "",
-    verify: Annotated[bool, Option("--verify", help="Check hashes of the index files.")] = False,
-    fields: Annotated[
-        str, Option(help=f"To show: {', '.join(BASE_FIELDS)}, and metadata; with commas.")
-    ] = "",
-    form: Annotated[
-        str, Option("--format", help=f"Of the results: {', '.join(FORMATS)}.")
-    ] = FORMATS[0],
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@index_argument
+@click.argument(
+    "query", nargs=-1, help='Plain language, or "moths AND Borneo NOT Java"; left out: a prompt.'
+)
+@option("--positive", multiple=True, help="Operand to add; like:ID is a document; repeatable.")
+@option("--negative", multiple=True, help="Operand to exclude; repeatable.")
+@option("-k", "--top", "--limit", "k", type=IntRange(1), default=10, help="Number of results.")
+@option("--offset", type=IntRange(0), default=0, help="Results to pass over, for the next page.")
+@option("--mode", default="auto", help="Query syntax: auto, plain, explicit.")
+@option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="Also !=, ~, >=, >, <=, <.")
+@option("--hybrid/--no-hybrid", default=None, help="Search by words too; default: if there are.")
+@option(
+    "--strict-not/--no-strict-not",
+    default=None,
+    help="Leave out documents with what NOT excludes, by words and kinds; default: yes.",
+)
+@option("--kinds/--no-kinds", default=True, help="Let things of a negated kind count.")
+@option("--allow", multiple=True, help="Word that is not of a negated kind; repeatable.")
+@option("--min-score", type=float, help="Least similarity of a result to what is asked for.")
+@option("--plain", is_flag=True, help="Do not read and, or, not: compare the whole text.")
+@option("--exhaustive", is_flag=True, help="Score all documents.")
+@option("--explain", is_flag=True, help="Show ranks for each operand, and what is ranked lower.")
+@model_option
+@option("--verify", is_flag=True, help="Check hashes of the index files.")
+@option("--fields", help=f"To show: {', '.join(BASE_FIELDS)}, metadata; with commas.")
+@option("--format", "form", default="table", help=f"Of the results: {', '.join(FORMATS)}.")
+@json_option
+def search(index: str, query: tuple[str, ...], k: int, **options: Any) -> None:
     """Search an index: one query, or without one a prompt (or the lines of stdin)."""
     from boolattn.search.options import SearchOptions
     from boolattn.stores.filters import parse_filters
 
     quiet_libraries()
-    conditions = parse_filters(filters or [])
-    searcher = open_index(index, model, verify=verify)
-    names = SearchOptions.__dataclass_fields__.keys() & context.params.keys()
-    options = {name: value for name in names if (value := context.params[name]) is not None}
-    options |= {"filters": conditions, "compose": not plain}
-    chosen = choose_fields(fields, searcher.fields)
-    show = printer("json" if as_json else form, chosen, k, explain=explain)
+    conditions = parse_filters(options["filters"])
+    searcher = open_index(index, options["model"], verify=options["verify"])
+    names = SearchOptions.__dataclass_fields__.keys() & options.keys()
+    values = {name: options[name] for name in names if options[name] is not None}
+    values |= {"filters": conditions, "compose": not options["plain"]}
+    fields = choose_fields(options["fields"] or "", searcher.fields)
+    form = "json" if options["as_json"] else options["form"]
+    show = printer(form, fields, k, explain=options["explain"])
 
     def answer(text: str, number: int, start: float) -> None:
         try:
-            result = searcher.search(text, k, **options)
+            result = searcher.search(text, k, **values)
         except QuerySyntaxError as error:
             note(error.pointer())
             raise
         show(result, number, start)
 
-    if query or positive:
-        answer(" ".join(query or []), 1, STARTED)
+    if query or options["positive"]:
+        answer(" ".join(query), 1, STARTED)
         return
     n_wrong = 0
     for number, text in enumerate(queries(), start=1):
@@ -118,7 +94,7 @@ def search(  # noqa: PLR0913 - options of a command line
             n_wrong += 1
             note(f"boolattn: query {number}: {error}")
     if n_wrong and not sys.stdin.isatty():
-        raise typer.Exit(2)
+        raise click.exceptions.Exit(2)
 
 
 def queries() -> Iterator[str]:
@@ -149,7 +125,7 @@ def queries() -> Iterator[str]:
 
 
 def open_index(
-    address: str, model: str = "", *, device: str | None = None, verify: bool = False
+    address: str, model: str | None = None, *, device: str | None = None, verify: bool = False
 ) -> Searcher:
     """Open an index; without a model's name, with the model that the index names."""
     from boolattn.search import Searcher, load_model
