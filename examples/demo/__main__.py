@@ -124,8 +124,7 @@ def _evaluate(screen: Console, setup: Setup, names: list[str], arguments: str) -
 def _print_next_steps(setup: Setup) -> None:
     command = _command()
     click.echo("\nStart the page (http://127.0.0.1:8000/):\n")
-    click.echo(f"  {command} serve {_short(Path(setup.boolean.store.address))} \\")
-    click.echo(f"    --plain-index {_short(Path(setup.plain.store.address))}")
+    click.echo(f"  {command} serve {_short(Path(setup.boolean.store.address))}")
     click.echo("\nOr search from the command line:\n")
     click.echo(f"  {command} search {_short(Path(setup.boolean.store.address))} \\")
     click.echo('    "snakes of Peru but not Ecuador" --explain')

@@ -90,10 +90,8 @@ def test_the_demo_searches_and_evaluates(first, data):
 
 
 def test_the_command_for_the_page_names_existing_files(first, cache):
-    [index] = re.findall(r"serve '(.*)' \\", first.stdout)
-    [plain] = re.findall(r"--plain-index '(.*)'", first.stdout)
+    [index] = re.findall(r"serve '(.*)'\n", first.stdout)
     assert read_manifest(Path(index)).settings.model == "shipped"
-    assert read_manifest(Path(plain)).settings.model == "minilm"
 
 
 def test_indexes_are_reused_and_a_broken_one_is_rebuilt(first, data, cache):

@@ -112,7 +112,7 @@ def test_protected_paths_need_the_key(serve, searcher, path):
 
 
 def test_the_key_is_needed_under_a_root_path(searcher):
-    app = create_app(searcher, None, ServiceSettings(api_key=KEY))
+    app = create_app(searcher, ServiceSettings(api_key=KEY))
     with TestClient(app, root_path="/inside", raise_server_exceptions=False) as client:
         refused(client.get("/inside/search?q=a"), 401, "no_key")
         allowed = client.get("/inside/search?q=a", headers={"x-api-key": KEY})
@@ -299,7 +299,7 @@ def test_a_search_stops_when_nobody_waits(serve, searcher):
 def running(searcher, settings):
     """Run the server in a thread."""
     ready = threading.Event()
-    server = Server(create_app(searcher, None, settings), settings, ready=ready.set)
+    server = Server(create_app(searcher, settings), settings, ready=ready.set)
     listener = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,6 @@ from click import option
 
 from boolattn.cli.output import joined, note, quiet_libraries
 from boolattn.cli.search import index_argument, model_option, open_index
-from boolattn.errors import ConfigError
 from boolattn.files import require
 from boolattn.service.settings import LOOPBACK, ServiceSettings, key_from
 
@@ -43,8 +42,6 @@ limit_options = joined(
 
 @click.command()
 @index_argument
-@option("--plain-index", help="Another model's index of the same documents, to compare with.")
-@option("--compare/--no-compare", default=True, help="Offer a comparison with plain search.")
 @model_option
 @option("--device", help="Run the model in PyTorch: cpu, cuda.")
 @option("--label", help="Name of the model on the page.")
@@ -55,32 +52,20 @@ limit_options = joined(
 @option("--api-key-env", help="Variable with the API key.")
 @limit_options
 @option("--batch-wait", default=2.0, help="Milliseconds to wait for a batch.")
-def serve(index: str, plain_index: str | None, host: str, port: int, **options: Any) -> None:
+def serve(index: str, host: str, port: int, **options: Any) -> None:
     """Serve an index: a page, a JSON API, metrics."""
     require("serve", ("fastapi", "prometheus_client", "uvicorn"), "serve")
     quiet_libraries(log_format="%(asctime)s %(message)s")
-    if plain_index is not None and not options["compare"]:
-        raise ConfigError("--plain-index cannot be used with --no-compare")
-    names = {field.name for field in fields(ServiceSettings)} & options.keys() - {"label"}
     key = options["api_key_env"]
     settings = ServiceSettings(
-        **{name: options[name] for name in names} | {"batch_wait": options["batch_wait"] / 1000},
+        **{name: options[name] for name in _LIMITS} | {"batch_wait": options["batch_wait"] / 1000},
         allowed_hosts=(*LOOPBACK, *_names(host), *map(str.lower, options["allowed_host"])),
         trusted_proxies=options["trusted_proxy"],
         api_key=None if key is None else key_from(key),
     )
     searcher = open_index(index, options["model"], device=options["device"])
     settings = replace(settings, label=options["label"] or _name(searcher))
-    plain = None
-    if plain_index is not None:
-        plain = open_index(plain_index)
-        settings = replace(settings, plain_label=f"{_name(plain)}, one vector")
-        if len(plain) != len(searcher):
-            raise ConfigError(
-                f"the plain index has {len(plain)} documents and the other {len(searcher)}; "
-                "index the same documents with both models"
-            )
-    _run(searcher, plain, settings, (host, port))
+    _run(searcher, settings, (host, port))
 
 
 def _names(host: str) -> list[str]:
@@ -93,23 +78,17 @@ def _name(searcher: Searcher) -> str:
     return NAMES.get(name) or Path(name).name or "unnamed model"
 
 
-def _run(
-    searcher: Searcher,
-    plain: Searcher | None,
-    settings: ServiceSettings,
-    address: tuple[str, int],
-) -> None:
+def _run(searcher: Searcher, settings: ServiceSettings, address: tuple[str, int]) -> None:
     from boolattn.service.app import create_app
     from boolattn.service.server import Server, address_of, listen
 
     listener = listen(*address)
     # Loads what is loaded on first use, so that the first caller does not wait.
-    for system in (searcher, plain):
-        if system is not None and len(system):
-            system.search("warm-up", 1)
+    if len(searcher):
+        searcher.search("warm-up", 1)
     if settings.api_key is None and address[0] not in LOOPBACK:
         note("boolattn: no API key is set: anyone who reaches this address can search")
 
-    app = create_app(searcher, plain, settings)
+    app = create_app(searcher, settings)
     ready = partial(click.echo, address_of(listener))
     Server(app, settings, ready=ready).run(sockets=[listener])

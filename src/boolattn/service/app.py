@@ -42,18 +42,10 @@ _ERRORS = {
 }
 
 
-def create_app(
-    searcher: "Searcher",
-    plain: "Searcher | None" = None,
-    settings: ServiceSettings | None = None,
-) -> FastAPI:
-    """Build the application over an index of the Boolean model.
-
-    ``plain`` is another model's index of the same documents, to compare with; ``None``: the
-    same index, searched with one vector per query.
-    """
+def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) -> FastAPI:
+    """Build the application over an index."""
     settings = settings or ServiceSettings()
-    handlers = Handlers(searcher, plain, settings)
+    handlers = Handlers(searcher, settings)
     changes = DocumentHandlers(handlers)
 
     @asynccontextmanager

@@ -60,9 +60,6 @@ class DocumentHandlers:
 
     async def _change(self, change: Callable[[], None], refused: RefusedError) -> None:
         """Change the index; ``refused`` answers errors in the documents."""
-        if self._handlers.plain is not None:
-            message = "documents are not changed while two indexes are compared"
-            raise RefusedError(403, "no_writing", message)
         if task := asyncio.current_task():
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)

@@ -10,8 +10,7 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Query
@@ -22,7 +21,6 @@ from boolattn.errors import BoolattnError, DataError
 from boolattn.query.syntax import is_explicit, unparse
 from boolattn.query.tree import operators_of
 from boolattn.search.options import SearchOptions
-from boolattn.search.pipeline import SHORTENED
 from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Depth to which each list is searched for the other's results when two are compared.
-COMPARED_DEPTH = 100
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
 #: Documents that an operand is compared with besides the results.
@@ -48,32 +44,17 @@ _SEARCH_OPTIONS = {field.name for field in fields(SearchOptions)}
 _SAME = ("total", "n_compared", "hybrid", "strict_not", "facets", "left_out")
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the queries of one batch have in common."""
-
-    is_plain: bool
-    k: int
-    #: SearchOptions as JSON, which can be hashed and keeps 1, 1.0 and true apart.
-    search: str
-
-    @classmethod
-    def of(cls, k: int, *, is_plain: bool = False, **search: Any) -> Options:
-        """Make options from plain values."""
-        return cls(is_plain, k, json.dumps(search, sort_keys=True))
+def batch_key(k: int, **options: Any) -> str:
+    """Write what the queries of a batch have in common as JSON, which keeps 1 and true apart."""
+    return json.dumps({"k": k, **options}, sort_keys=True)
 
 
 class Handlers:
     """Handlers of all API routes, and the state that they share."""
 
-    def __init__(
-        self,
-        searcher: Searcher,
-        plain: Searcher | None,
-        settings: ServiceSettings,
-    ) -> None:
+    def __init__(self, searcher: Searcher, settings: ServiceSettings) -> None:
         """Prepare; arguments as of ``create_app``."""
-        self.searcher, self.plain, self.settings = searcher, plain, settings
+        self.searcher, self.settings = searcher, settings
         self.metrics = Metrics()
         self.start = time.monotonic()
         self.stopping = threading.Event()
@@ -82,7 +63,7 @@ class Handlers:
         #: Examples that the searcher suggests, and those of them that are shown.
         self._examples: tuple[object, list[schemas.ExampleReply]] = (None, [])
         self._next_refresh = self.start + settings.refresh
-        self.batcher: Batcher[Options, SearchResult] = Batcher(
+        self.batcher: Batcher[str, SearchResult] = Batcher(
             self._search_batch,
             size=settings.batch_size,
             wait=settings.batch_wait,
@@ -96,12 +77,26 @@ class Handlers:
         start = time.perf_counter()
         self._check_query(request.query, [*request.positive, *request.negative], request.allow)
         self._check_options(request)
-        result, plain = await self._search(request)
+        operands = "".join((*request.positive, *request.negative))
+        options = batch_key(request.k, **request.model_dump(include=_SEARCH_OPTIONS))
+        n_characters = len(request.query + operands)
+        result = await self.batcher.submit(options, request.query, n_characters)
         way = "composed" if result.is_composed else "one vector"
         self.metrics.queries.labels(way=way).inc()
         took = {name: round(value, 3) for name, value in result.took.items()}
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
-        return self._reply(request, result, plain, took)
+        last = request.offset + request.k
+        return schemas.SearchReply(
+            **replies.parse_fields(result),
+            k=request.k,
+            offset=request.offset,
+            next_offset=last if len(result.hits) == request.k and last < result.total else None,
+            label=self.settings.label,
+            **{name: getattr(result, name) for name in _SAME},
+            hits=replies.hit_replies(result, result.hits, self.settings.snippet),
+            ranked_lower=replies.hit_replies(result, result.ranked_lower, self.settings.snippet),
+            took=took,
+        )
 
     async def search_by_address(
         self,
@@ -122,7 +117,7 @@ class Handlers:
     ) -> schemas.ExplainReply:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
         self._check_query(q, [*positive, *negative])
-        options = Options.of(1, mode=mode, positive=list(positive), negative=list(negative))
+        options = batch_key(1, mode=mode, positive=list(positive), negative=list(negative))
         n_characters = len("".join((q, *positive, *negative)))
         result = await self.batcher.submit(options, q, n_characters)
         gate: dict[str, bool] = {}
@@ -157,7 +152,6 @@ class Handlers:
             version=boolattn.__version__,
             documents=await asyncio.to_thread(len, self.searcher),
             boolean=self.settings.label,
-            plain=self.settings.plain_label if self.settings.compare else None,
             has_words=self.searcher.has_words,
             max_k=self.settings.max_k,
             max_length=self.settings.max_length,
@@ -181,7 +175,7 @@ class Handlers:
         answered = []
         for example in examples:
             for text in dict.fromkeys([example.text, unparse(example.tree)]):
-                result = await self.batcher.submit(Options.of(1), text)
+                result = await self.batcher.submit(batch_key(1), text)
                 operators = operators_of(example.tree)
                 if result.hits and operators_of(result.tree) == operators:
                     names = [operator.value for operator in operators]
@@ -197,15 +191,15 @@ class Handlers:
             return math.nan
 
     def _search_batch(
-        self, options: Options, queries: Sequence[str], is_over: Callable[[], bool]
+        self, options: str, queries: Sequence[str], is_over: Callable[[], bool]
     ) -> Sequence[SearchResult]:
         """Search in the worker thread."""
         self._refresh()
-        searcher = self.plain if options.is_plain and self.plain is not None else self.searcher
-        values = json.loads(options.search)
-        n_candidates = values.get("offset", 0) + options.k + _MORE_CANDIDATES
+        values = json.loads(options)
+        k = values.pop("k")
+        n_candidates = values.get("offset", 0) + k + _MORE_CANDIDATES
         with limited(max(1, self.settings.max_work // n_candidates), is_over):
-            return searcher.search_many(list(queries), options.k, **values)
+            return self.searcher.search_many(list(queries), k, **values)
 
     def _document(self, name: str) -> Document:
         """Read a document in the worker thread."""
@@ -217,12 +211,11 @@ class Handlers:
         if time.monotonic() < self._next_refresh:
             return
         self._next_refresh = time.monotonic() + self.settings.refresh
-        for searcher in (self.searcher, self.plain):
-            try:
-                if searcher is not None and searcher.refresh():
-                    logger.info("the index changed: %d documents", len(searcher))
-            except BoolattnError as error:
-                logger.warning("a changed index cannot be read: %s", one_line(str(error)))
+        try:
+            if self.searcher.refresh():
+                logger.info("the index changed: %d documents", len(self.searcher))
+        except BoolattnError as error:
+            logger.warning("a changed index cannot be read: %s", one_line(str(error)))
 
     def _check_query(
         self, query: str, operands: Sequence[str] = (), allow: Sequence[str] = ()
@@ -247,64 +240,6 @@ class Handlers:
         except UnicodeEncodeError as error:
             message = "filters: a value has half of a surrogate pair"
             raise RefusedError(422, "bad_field", message) from error
-        if request.compare and not self.settings.compare:
-            message = "compare: comparison is turned off in this service"
-            raise RefusedError(422, "no_compare", message)
-
-    async def _search(
-        self, request: schemas.SearchRequest
-    ) -> tuple[SearchResult, SearchResult | None]:
-        """Search one query, and with one vector too where they are compared."""
-        values = request.model_dump(include=_SEARCH_OPTIONS)
-        submit = partial(
-            self.batcher.submit,
-            query=request.query,
-            n_characters=len("".join((request.query, *request.positive, *request.negative))),
-        )
-        if not request.compare:
-            return await submit(Options.of(request.k, **values)), None
-        k = max(request.offset + request.k, COMPARED_DEPTH)
-        # Explained, so that documents of the plain list that rank low are explained too.
-        values |= {"explain": True, "offset": 0}
-        plain = values | {"compose": False, "strict_not": False, "explain": False, "facets": False}
-        return await asyncio.gather(
-            submit(Options.of(k, **values)), submit(Options.of(k, is_plain=True, **plain))
-        )
-
-    def _reply(
-        self,
-        request: schemas.SearchRequest,
-        result: SearchResult,
-        plain: SearchResult | None,
-        took: dict[str, float],
-    ) -> schemas.SearchReply:
-        ranks = range(1 + request.offset, 1 + request.offset + request.k)
-        snippet = self.settings.snippet
-        convert = partial(replies.hit_replies, ranks=ranks, snippet=snippet)
-        # Where two lists are compared, both are searched from the first result on.
-        start = request.offset if plain else 0
-        hits = convert(result, result.hits[start:], other=plain)
-        left = result.total - request.offset
-        if len(hits) == request.k:  # the comparison asked for more
-            warnings = tuple(text for text in result.warnings if not text.startswith(SHORTENED))
-            result = replace(result, warnings=warnings)
-        reply = schemas.SearchReply(
-            **replies.parse_fields(result),
-            k=request.k,
-            offset=request.offset,
-            next_offset=ranks.stop - 1 if len(hits) == request.k < left else None,
-            label=self.settings.label,
-            **{name: getattr(result, name) for name in _SAME},
-            hits=hits,
-            took=took,
-        )
-        if plain is None:
-            reply.ranked_lower = convert(result, result.ranked_lower)
-        else:
-            hits = convert(plain, plain.hits[start:], other=result)
-            label = self.settings.plain_label + (", with words (hybrid)" if plain.hybrid else "")
-            reply.plain = schemas.ListReply(system="plain", label=label, hits=hits)
-        return reply
 
 
 def _is_text(character: str) -> bool:
