@@ -16,7 +16,7 @@ from boolattn import BoolAttnConfig, attach, build_towers, save_towers
 from boolattn.cli import app
 from boolattn.data.beir import read_beir
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
-from boolattn.reproduction import execution, inputs
+from boolattn.reproduction import execution, requests
 from boolattn.reproduction.reproduce import make_request, targets
 from boolattn.reproduction.requests import resolve
 from boolattn.reproduction.runs import Run
@@ -174,7 +174,7 @@ def test_what_is_missing_is_found_before_the_first_run(files, monkeypatch):
     assert "holds no weights" in error("--encoder", files / "empty")
     (files / "empty/config.json").rename(files / "encoder/config.json")
     with monkeypatch.context() as patch:
-        patch.setattr(inputs, "find_spec", lambda _name: None)
+        patch.setattr(requests, "find_spec", lambda _name: None)
         assert "plain-bm25 needs tantivy" in error()
 
 

@@ -16,6 +16,8 @@ from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom, atoms
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from boolattn.plugin.explain import Explanation
     from boolattn.query.reading import Reading
 
@@ -73,7 +75,6 @@ def _explained(
         return None
     require_torch("cue, scope and bias")
     from boolattn.plugin.explain import explain as explain_text
-    from boolattn.reproduction.query_encoder import load_query_encoder
 
     source = torch_folder(folder)
     try:
@@ -85,6 +86,21 @@ def _explained(
             raise ConfigError(f"{folder.name} has no BoolAttn, and {error}") from error
         return None
     return explain_text(encoder, tokenizer, text, operators=operators or None)
+
+
+def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load the encoder and its tokenizer; one without BoolAttn gets the shipped plug-in."""
+    from transformers import AutoTokenizer
+
+    from boolattn.encoder.tower_storage import load_towers
+    from boolattn.encoder.towers import query_encoder
+    from boolattn.plugin import attach, load
+
+    is_towers = (home / "modules.json").is_file()
+    encoder = query_encoder(load_towers(home)) if is_towers else load(home)
+    if not hasattr(encoder.base_model, "boolattn"):
+        attach(encoder, "shipped")
+    return encoder, AutoTokenizer.from_pretrained(home, local_files_only=True)
 
 
 def _read(text: str, index: str | None) -> tuple[list[Reading], list[str]]:

@@ -22,8 +22,12 @@ from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import write_run
 from boolattn.evaluation.results import results_of
 from boolattn.files import atomic_file, require
-from boolattn.reproduction.inputs import data_fingerprint, open_corpus, open_data
-from boolattn.reproduction.requests import find_finished
+from boolattn.reproduction.requests import (
+    data_fingerprint,
+    find_finished,
+    open_corpus,
+    open_data,
+)
 from boolattn.reproduction.runs import Run, save_queries
 from boolattn.training import launch
 from boolattn.training.retrieval import release_memory
@@ -37,8 +41,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.evaluation.ranking import Ranking
-    from boolattn.reproduction.inputs import PlannedRun
-    from boolattn.reproduction.requests import Paths, RunRequest
+    from boolattn.reproduction.requests import Paths, PlannedRun, RunRequest
     from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
 
