@@ -340,17 +340,6 @@ def test_the_number_of_results_has_other_names(place, option):
     assert len(json.loads(done.stdout)["hits"]) == 3
 
 
-def test_explain_reads_numbers_as_an_index_does(place):
-    text = "moths before 1990"
-    done = run("explain", text, "--index", place / "index")
-    assert "parsed as moths AND year<1990" in done.stdout, done.output
-    assert "'before 1990' was read as year<1990" in done.stdout
-    done = run("explain", text)
-    assert "parsed as one operand" in done.stdout
-    assert "--index ADDRESS" in done.stdout
-    assert "--index" not in run("explain", "moths").stdout
-
-
 def test_a_field_between_quotes_is_a_condition():
     rows = [{"text": f"soup {n}", "Time (min)": 10 * n} for n in range(6)]
     searcher = Searcher.from_texts(rows, word_model.retriever())

@@ -28,14 +28,12 @@ FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 @click.argument("text", help="The text.")
 @option("--model", type=Path, help="Model folder; default: shipped.")
 @option("--operator", multiple=True, help="Open this gate: and, or, not.")
-@option("--index", help="Address of an index, to read the text for.")
 @option("--figure", type=Path, help="Write heat maps to this file.")
 @json_option
 def explain(
     text: str,
     model: Path | None,
     operator: tuple[str, ...],
-    index: str | None,
     figure: Path | None,
     as_json: bool,
 ) -> None:
@@ -44,17 +42,19 @@ def explain(
         raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.encoders.models import SHIPPED, resolve
     from boolattn.evaluation.figures import save
+    from boolattn.query.parser import load_parser
+    from boolattn.query.reading import read_queries
 
     quiet_libraries()
     folder = model or resolve(SHIPPED)
-    [reading], notes = _read(text, index)
+    [reading] = read_queries([text], load_parser())
     result = _explained(folder, text, [*operator], is_needed=bool(operator or figure))
     if as_json:
         values = {"text": text} if result is None else result.to_dict()
         print_json(values | {"parsed": _parse_values(reading)})
     else:
         click.secho(f"\n{text}", bold=True)
-        click.echo("\n".join([_parse_line(reading), *notes]))
+        click.echo(_parse_line(reading))
         if result is not None:
             gates = [name.upper() for name, is_open in result.gate.items() if is_open]
             click.echo(f"open gates: {', '.join(gates) or 'none'}\n\n{_table(result)}")
@@ -101,23 +101,6 @@ def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizer
     if not hasattr(encoder.base_model, "boolattn"):
         attach(encoder, "shipped")
     return encoder, AutoTokenizer.from_pretrained(home, local_files_only=True)
-
-
-def _read(text: str, index: str | None) -> tuple[list[Reading], list[str]]:
-    """Read a query, for an index as its searcher does; return also the notes on it."""
-    from boolattn.query.parser import load_parser
-    from boolattn.query.reading import read_queries
-    from boolattn.search.options import SearchOptions
-    from boolattn.search.queries import QueryReader
-    from boolattn.stores.address import open_store
-
-    if not index:
-        hint = "numbers become conditions where an index has a field for them: --index ADDRESS"
-        return read_queries([text], load_parser()), [hint] * any(map(str.isdigit, text))
-    with open_store(index).reading() as store:
-        reader = QueryReader(store, load_parser(), SearchOptions())
-        readings = reader.read([text])
-        return readings, reader.notes.get(readings[0].text, [])
 
 
 def _is_composed(reading: Reading) -> bool:
