@@ -185,7 +185,7 @@ def test_closing_answers_the_queue():
         await batcher.close()
         async with asyncio.timeout(5):
             assert await asyncio.gather(*waiting) == [f"Q{n}" for n in range(7)]
-        with pytest.raises(RuntimeError, match="closed"):
+        with pytest.raises(RuntimeError, match="does not run"):
             await batcher.submit(None, "late")
 
     asyncio.run(run())
@@ -195,7 +195,7 @@ def test_a_missing_answer_is_an_error():
     async def run():
         batcher = Batcher(lambda _options, queries, _is_over: queries[1:], size=4, wait=0.01)
         batcher.start()
-        with pytest.raises(RuntimeError, match="0 answers to 1 queries"):
+        with pytest.raises(ValueError, match="shorter"):
             await batcher.submit(None, "q")
         await batcher.close()
 
@@ -221,25 +221,6 @@ def test_later_queries_are_answered_after_any_failure(serve, searcher, raised):
     searcher.search_many = search
     assert client.get("/search?q=moth").status_code == 200
     assert client.get("/health").status_code == 200
-
-
-def test_a_failing_on_batch_callback_does_not_stop_the_batcher():
-    def fail(*_arguments):
-        raise ZeroDivisionError
-
-    async def run():
-        batcher = Batcher(
-            lambda _options, queries, _is_over: queries, size=4, wait=0.01, on_batch=fail
-        )
-        with pytest.raises(RuntimeError, match="does not run"):
-            await batcher.submit(None, "too early")
-        batcher.start()
-        async with asyncio.timeout(5):
-            assert await batcher.submit(None, "q") == "q"
-            assert await batcher.submit(None, "r") == "r"
-            await batcher.close()
-
-    asyncio.run(run())
 
 
 def test_clients_take_turns():

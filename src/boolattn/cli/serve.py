@@ -46,7 +46,7 @@ limit_options = joined(
 @option("--device", help="Run the model in PyTorch: cpu, cuda.")
 @option("--label", help="Name of the model on the page.")
 @option("--host", default="127.0.0.1", help="Address to listen on.")
-@option("--port", type=click.IntRange(max=65535), default=8000, help="0: any free port.")
+@option("--port", type=click.IntRange(0, 65535), default=8000, help="0: any free port.")
 @option("--allowed-host", multiple=True, help="Name that the service has; repeatable; *: any.")
 @option("--trusted-proxy", multiple=True, help="Address of a proxy that names its clients.")
 @option("--api-key-env", help="Variable with the API key.")

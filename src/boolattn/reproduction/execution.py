@@ -81,7 +81,7 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
         run.check()
     progress(f"{len(to_do)} runs to do, {len(finished)} finished")
     for run in to_do:
-        key, cause = run.spec.key, ""
+        key = run.spec.key
         path = paths.runs / key.path
         try:
             with paths.lock(key):
@@ -90,17 +90,13 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
             finished.append(path)
         except Timeout:
             progress(f"{key}: another process does it")
-            continue
         except BoolattnError as error:
-            cause = str(error)
+            progress(f"FAILED {key}: {error}")
         except Exception as error:  # one run must not end the others
             logger.exception("%s", key)
-            cause = f"{type(error).__name__}: {error}"
+            progress(f"FAILED {key}: {type(error).__name__}: {error}")
         finally:
             release_memory()
-        paths.note_failure(key, cause)
-        if cause:
-            progress(f"FAILED {key}: {cause}")
     return finished
 
 

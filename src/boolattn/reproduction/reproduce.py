@@ -103,13 +103,9 @@ def reproduce(
         finished = run_all(request, paths, progress)
     else:
         finished = [path for spec in specs if (path := stored / spec.key.path).is_file()]
-    if not finished and stored is not None:
-        key = f"{request.datasets[0]}/{request.encoders[0]}"
-        raise MissingDataError(f"{stored} has no run of {name} in {key}")
     if not finished:
-        folder = out / "failed"
-        causes = sorted({path.read_text("utf-8").strip() for path in folder.rglob("*.txt")})
-        raise MissingDataError(f"no run succeeded: {'; '.join(causes)} (see {folder})")
+        key = f"{request.datasets[0]}/{request.encoders[0]}"
+        raise MissingDataError(f"{stored or paths.runs} has no run of {name} in {key}")
     [table] = load_tables(finished)
     text = _write_target(targets()[name], table, out, progress)
     keys, missing = set(map(RunKey.of, finished)), dict[str, list[str]]()

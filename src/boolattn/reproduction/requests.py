@@ -22,7 +22,7 @@ from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.sentences import generate
 from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, MissingDataError
-from boolattn.files import atomic_file, text_hash
+from boolattn.files import text_hash
 from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import RunSpec, registry
 from boolattn.training.corpus import Corpus
@@ -154,14 +154,6 @@ class Paths:
         path = self.work / "locks" / f"{str(key).replace(' ', '-')}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         return FileLock(path, blocking=False)
-
-    def note_failure(self, key: RunKey, cause: str) -> None:
-        """Write the cause of a failure to a file; an empty cause removes the file."""
-        path = (self.runs.parent / "failed" / key.path).with_suffix("").with_suffix(".txt")
-        path.unlink(missing_ok=True)
-        if cause:
-            with atomic_file(path) as handle:
-                handle.write(cause + "\n")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ class Handlers:
         #: Examples that the searcher suggests, and those of them that are shown.
         self._examples: tuple[object, list[schemas.ExampleReply]] = (None, [])
         self._next_refresh = self.start + settings.refresh
-        self.batcher: Batcher[str, SearchResult] = Batcher(
+        self.batcher = Batcher(
             self._search_batch,
             size=settings.batch_size,
             wait=settings.batch_wait,

@@ -81,7 +81,7 @@ def explain_words(
     encoder: Any,  # noqa: ANN401 - any encoder
     text: str,
 ) -> tuple[dict[str, bool], list[WordReply]]:
-    """Return the open gates and the words of a text.
+    """Return the open gates, and the words of a text or their parts.
 
     Both are empty for a model without BoolAttn, and for one that runs in onnxruntime.
     """
@@ -91,26 +91,8 @@ def explain_words(
     encoding = encoder.towers.tokenizer(
         text, return_offsets_mapping=True, truncation=True, max_length=len(rows)
     )
-    spans: dict[int, list[tuple[int, int]]] = {}
-    values: dict[int, list[dict[str, Any]]] = {}
-    for word, span, row in zip(encoding.word_ids(), encoding["offset_mapping"], rows, strict=True):
-        if word is not None:
-            spans.setdefault(word, []).append(span)
-            values.setdefault(word, []).append(row)
-    return explanation.gate, [_word(text, spans[word], values[word]) for word in spans]
-
-
-def _word(text: str, spans: Sequence[tuple[int, int]], rows: Sequence[dict[str, Any]]) -> WordReply:
-    """Join the tokens of a word: the largest of each value, and the sum of attention change."""
-    start, end = spans[0][0], spans[-1][1]
-
-    def largest(name: str, operator: str) -> float:
-        value: float = max((row[name][operator] for row in rows), key=abs)
-        return round(value, 4)
-
-    values = {
-        name: {operator: largest(name, operator) for operator in rows[0][name]}
-        for name in ("cue", "scope", "bias")
-    }
-    change = round(sum(row["attention_change"] for row in rows), 5)
-    return WordReply(text=text[start:end], start=start, end=end, attention_change=change, **values)
+    return explanation.gate, [
+        WordReply(text=text[start:end], start=start, end=end, **row)
+        for (start, end), row in zip(encoding["offset_mapping"], rows, strict=True)
+        if start < end
+    ]

@@ -204,15 +204,15 @@ class SearchReply(ParseReply):
 
 
 class WordReply(BaseModel):
-    """One word of a query, and BoolAttn's values at it; by operator, averaged over layers."""
+    """A word of a query or a part of one, and BoolAttn's values by operator, means over layers."""
 
     text: str = Field(examples=["not"])
     start: int
     end: int
-    cue: dict[str, float] = Field(examples=[{"not": 0.98}])
-    scope: dict[str, float]
-    bias: dict[str, float]
-    attention_change: float
+    cue: dict[str, Number] = Field(examples=[{"not": 0.98}])
+    scope: dict[str, Number]
+    bias: dict[str, Number]
+    attention_change: Number
 
 
 class ExplainReply(ParseReply):
