@@ -110,7 +110,6 @@ def _request(options: argparse.Namespace) -> RunRequest:
         seeds=parse_seeds(options.seeds),
         data={name: Path(folder) for name, folder in parse_pairs(options.data, datasets).items()},
         preset=options.preset,
-        size=options.size,
         sources=parse_pairs(options.encoder, ()),
         changes=tuple(options.set),
         done=options.done,
@@ -201,7 +200,6 @@ def _add_run_options(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--seeds", default="0,42,1234")
     verb.add_argument("--data", action="append", default=[], metavar="[DATASET=]FOLDER")
     verb.add_argument("--preset", default="", help="instead of the data set's and encoder's own")
-    verb.add_argument("--size", default="", choices=("", "small", "full"))
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     verb.add_argument("--done", type=Path, action="append", default=[], help="more finished runs")
     verb.add_argument("--encoders", default="minilm", help="names, separated by commas")

@@ -81,13 +81,16 @@ def index(out: str | None, model: str, **options: Any) -> None:
     kinds = options["kinds"] and read_kinds(options["kinds"])
     quiet_libraries()
     encoder = load_model(model)
+    ray: AbstractContextManager[Any] = nullcontext()
+    if options["ray"]:
+        from boolattn.encoders.ray_encoder import cluster
+
+        where = "" if options["ray"] == "local" else options["ray"]
+        size = options["batch_size"]
+        ray = cluster(model, encoder.fingerprint, address=where, batch_size=size)
     settings = {n: options[n] for n in IndexSettings.__dataclass_fields__ if n in options}
     settings |= {"kinds": kinds, "model": absolute_name(model), "vectors": options["vectors"] or ""}
-    with (
-        _records(options) as records,
-        _progress(options) as progress,
-        _encoder(options["ray"], model, encoder.fingerprint, options["batch_size"]) as encode,
-    ):
+    with _records(options) as records, _progress(options) as progress, ray as encode:
         searcher = Searcher.build(
             address, records, encoder, encode=encode, progress=progress, **settings
         )
@@ -279,15 +282,3 @@ def _progress(options: Mapping[str, Any]) -> Iterator[Callable[[int], None]]:
     total = done
     tell(0)
     note("")
-
-
-def _encoder(
-    ray: str | None, model: str, fingerprint: str, batch_size: int | None
-) -> AbstractContextManager[Any]:
-    """Return an encoder that runs on Ray; ``None``: the model encodes here."""
-    if not ray:
-        return nullcontext()
-    from boolattn.encoders.ray_encoder import cluster
-
-    address = "" if ray == "local" else ray
-    return cluster(model, fingerprint, address=address, batch_size=batch_size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sys
 import time
@@ -31,15 +30,9 @@ def joined(*decorators: Decorator) -> Decorator:
 
 def print_json(value: object, *, indent: int | None = None) -> None:
     """Print a value as JSON; numbers that JSON does not have become null."""
-
-    def finite(plain: Any) -> Any:  # noqa: ANN401 - any JSON value
-        if isinstance(plain, dict):
-            return {key: finite(item) for key, item in plain.items()}
-        if isinstance(plain, list | tuple):
-            return [finite(item) for item in plain]
-        return None if isinstance(plain, float) and not math.isfinite(plain) else plain
-
-    click.echo(json.dumps(finite(value), ensure_ascii=False, indent=indent, default=sorted))
+    text = json.dumps(value, ensure_ascii=False, default=sorted)
+    finite = json.loads(text, parse_constant=lambda _: None)
+    click.echo(json.dumps(finite, ensure_ascii=False, indent=indent))
 
 
 def plural(n: int, name: str) -> str:

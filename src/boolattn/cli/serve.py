@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click import option
@@ -14,9 +14,6 @@ from boolattn.cli.output import joined, note, quiet_libraries
 from boolattn.cli.search import index_argument, model_option, open_index
 from boolattn.files import require
 from boolattn.service.settings import LOOPBACK, ServiceSettings, key_from
-
-if TYPE_CHECKING:
-    from boolattn.search import Searcher
 
 #: Names of known models for people.
 NAMES = {"shipped": "the model that comes with boolattn", "minilm": "all-MiniLM-L6-v2"}
@@ -64,31 +61,22 @@ def serve(index: str, host: str, port: int, **options: Any) -> None:
         api_key=None if key is None else key_from(key),
     )
     searcher = open_index(index, options["model"], device=options["device"])
-    settings = replace(settings, label=options["label"] or _name(searcher))
-    _run(searcher, settings, (host, port))
+    name = searcher.settings.model
+    label = options["label"] or NAMES.get(name) or Path(name).name or "unnamed model"
+    from boolattn.service.app import create_app
+    from boolattn.service.server import Server, address_of, listen
+
+    listener = listen(host, port)
+    # Loads what is loaded on first use, so that the first caller does not wait.
+    if len(searcher):
+        searcher.search("warm-up", 1)
+    if settings.api_key is None and host not in LOOPBACK:
+        note("boolattn: no API key is set: anyone who reaches this address can search")
+    app = create_app(searcher, replace(settings, label=label))
+    ready = partial(click.echo, address_of(listener))
+    Server(app, settings, ready=ready).run(sockets=[listener])
 
 
 def _names(host: str) -> list[str]:
     """Return the name that callers use; none for an address that stands for all."""
     return [host.lower()] if host not in ("", "0.0.0.0", "::") else []  # nosec B104 - not bound
-
-
-def _name(searcher: Searcher) -> str:
-    name = searcher.settings.model
-    return NAMES.get(name) or Path(name).name or "unnamed model"
-
-
-def _run(searcher: Searcher, settings: ServiceSettings, address: tuple[str, int]) -> None:
-    from boolattn.service.app import create_app
-    from boolattn.service.server import Server, address_of, listen
-
-    listener = listen(*address)
-    # Loads what is loaded on first use, so that the first caller does not wait.
-    if len(searcher):
-        searcher.search("warm-up", 1)
-    if settings.api_key is None and address[0] not in LOOPBACK:
-        note("boolattn: no API key is set: anyone who reaches this address can search")
-
-    app = create_app(searcher, settings)
-    ready = partial(click.echo, address_of(listener))
-    Server(app, settings, ready=ready).run(sockets=[listener])

@@ -166,7 +166,6 @@ class RunRequest:
     seeds: Sequence[int] = SEEDS  # All runs of the first seed come first
     data: Mapping[str, Path] = field(default_factory=dict)  # Folders; default: the data set's own
     preset: str = ""  # Instead of the presets of the data sets and encoders
-    size: str = ""  # Of a benchmark that is built; empty: the preset's
     sources: Mapping[str, str] = field(default_factory=dict)  # Folders of encoders, by name
     changes: Sequence[str] = ()  # ``key=value``, applied after the systems' own
     done: Sequence[Path] = ()  # Folders with more finished runs
@@ -219,8 +218,6 @@ def resolve(spec: RunSpec, request: RunRequest) -> Preset:
     # A preset of the caller's names its own splits.
     data = {} if request.preset else dataset.data
     values.setdefault("data", {}).update(data, name=dataset.catalog)
-    if request.size:
-        values["data"]["size"] = request.size
     changes = [*encoder.set, *spec.system.set, *_validation_changes(values, spec), *request.changes]
     changes += [f"{table}.seed={spec.seed}" for table in ("train", "pretrain")]
     return make_preset(Path(name).stem, values, changes, source=f"preset {name}")

@@ -17,7 +17,6 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 import boolattn
 from boolattn.service import schemas
-from boolattn.service.documents import DocumentHandlers
 from boolattn.service.errors import leave_to_middleware
 from boolattn.service.handlers import Handlers
 from boolattn.service.middleware import LimitsMiddleware
@@ -46,14 +45,12 @@ def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) ->
     """Build the application over an index."""
     settings = settings or ServiceSettings()
     handlers = Handlers(searcher, settings)
-    changes = DocumentHandlers(handlers)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         handlers.batcher.start()
         yield
-        await changes.close()
-        await handlers.batcher.close()
+        await handlers.close()
 
     app = FastAPI(
         title="boolattn",
@@ -70,7 +67,7 @@ def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) ->
         redirect_slashes=False,
     )
     app.state.stop = handlers.stopping.set
-    app.include_router(_api_routes(handlers, changes))
+    app.include_router(_api_routes(handlers))
     page = StaticFiles(packages=[("boolattn.service", "page")], html=True)
     app.mount("/page", page)
 
@@ -101,16 +98,16 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
+def _api_routes(handlers: Handlers) -> APIRouter:
     router = APIRouter()
     search_reply, document_path = _ok("search"), "/documents/{document_id:path}"
     router.post("/search", responses=_errors(400, 408, 413) | search_reply)(handlers.search)
     router.get("/search", responses=_errors(400) | search_reply)(handlers.search_by_address)
     router.get("/explain", responses=_errors(400) | _ok("explain"))(handlers.explain)
     router.get(document_path, responses=_errors(404) | _ok("document"))(handlers.document)
-    router.delete(document_path, responses=_errors(403, 404, 507) | _ok("change"))(changes.delete)
+    router.delete(document_path, responses=_errors(403, 404, 507) | _ok("change"))(handlers.delete)
     router.post("/documents", responses=_errors(400, 403, 408, 413, 507) | _ok("change"))(
-        changes.add
+        handlers.add
     )
     router.get("/health", responses=_ok("health"))(handlers.health)
     router.get("/about", responses=_ok("about"))(handlers.about)

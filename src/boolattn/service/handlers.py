@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import math
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from fastapi import Query
 
 import boolattn
 from boolattn.budget import limited
-from boolattn.errors import BoolattnError, DataError
+from boolattn.data.records import Document
+from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.query.syntax import is_explicit, unparse
 from boolattn.query.tree import operators_of
 from boolattn.search.options import SearchOptions
@@ -28,14 +33,17 @@ from boolattn.service.metrics import Metrics
 from boolattn.stores.filters import parse_filters
 
 if TYPE_CHECKING:
-    from boolattn.search import Document, Searcher, SearchResult
+    from boolattn.search import Searcher, SearchResult
     from boolattn.search.overview import Example
     from boolattn.service.settings import ServiceSettings
+    from boolattn.stores.base import Array
 
 logger = logging.getLogger(__name__)
 
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
+#: Documents encoded at once; a search waits for no more than these.
+_BATCH = 8
 #: Documents that an operand is compared with besides the results.
 _MORE_CANDIDATES = 200
 #: Fields of a request that are options of a search.
@@ -62,6 +70,9 @@ class Handlers:
         self.problem = ""
         #: Examples that the searcher suggests, and those of them that are shown.
         self._examples: tuple[object, list[schemas.ExampleReply]] = (None, [])
+        #: Documents are changed in a thread of their own, while searches go on.
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-write")
+        self._changes: set[asyncio.Task[None]] = set()
         self._next_refresh = self.start + settings.refresh
         self.batcher = Batcher(
             self._search_batch,
@@ -183,6 +194,62 @@ class Handlers:
                     break
         return answered
 
+    async def close(self) -> None:
+        """Finish the change that is running, if any, and its answer, and then all queries."""
+        if self._changes:
+            await asyncio.wait(self._changes)
+        self._pool.shutdown()
+        await self.batcher.close()
+
+    async def add(self, request: schemas.DocumentsRequest) -> schemas.ChangeReply:
+        """Add documents, all or none; with update, each replaces the one with its id."""
+        documents = [Document(**entry.model_dump()) for entry in request.documents]
+        add = partial(self.searcher.add, documents, replace_old=request.update, encode=self._encode)
+        return await self._change(add, len(documents), RefusedError(422, "bad_document", ""))
+
+    async def delete(self, document_id: str) -> schemas.ChangeReply:
+        """Delete a document."""
+        missing = RefusedError(404, "no_document", "the index has no document with this id")
+        return await self._change(partial(self.searcher.delete, [document_id]), 1, missing)
+
+    async def _change(
+        self, change: Callable[[], None], n_changed: int, refused: RefusedError
+    ) -> schemas.ChangeReply:
+        """Change the index; ``refused`` answers errors in the documents."""
+        if task := asyncio.current_task():
+            self._changes.add(task)
+            task.add_done_callback(self._changes.discard)
+        try:
+            await _finished(asyncio.get_running_loop().run_in_executor(self._pool, change))
+            self.problem = ""
+        except DataError as error:
+            message = str(refused) or str(error)
+            raise RefusedError(refused.status, refused.code, message) from error
+        except (IndexFolderError, OSError) as error:
+            if not _is_disk_full(error):
+                raise
+            self.problem = "disk_full"
+            message = "the disk is full; nothing was changed"
+            raise RefusedError(507, "disk_full", message) from error
+        n_documents = await asyncio.to_thread(len, self.searcher)
+        return schemas.ChangeReply(changed=n_changed, documents=n_documents)
+
+    def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
+        """Encode in the thread of the model, a few at a time."""
+        run = self.batcher.run
+        for texts in batches:
+            chunks = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+            yield np.concatenate([run(partial(self._encode_chunk, chunk)) for chunk in chunks])
+
+    def _encode_chunk(self, texts: list[str]) -> Array:
+        """Encode; when the service stops, end the change, of which nothing is written then."""
+        if self.stopping.is_set():
+            headers = {"Retry-After": "5"}
+            raise RefusedError(
+                503, "stopping", "the service stops; nothing was changed", headers=headers
+            )
+        return self.searcher.encoder.encode_documents(texts)
+
     def _n_documents(self) -> float:
         """Count documents for the metrics, which are there also where the store is not."""
         try:
@@ -247,3 +314,20 @@ def _is_text(character: str) -> bool:
     if character in "\t\n\r":
         return True
     return character != "\ufffd" and unicodedata.category(character) not in ("Cc", "Cs")
+
+
+async def _finished(change: asyncio.Future[None]) -> None:
+    """Wait for a change, which goes on where the wait for it is cancelled."""
+    try:
+        await asyncio.shield(change)
+    except asyncio.CancelledError:
+        await change
+
+
+def _is_disk_full(error: BaseException | None) -> bool:
+    """Tell whether the cause of an error is a full disk."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
