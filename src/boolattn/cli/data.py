@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click import option
 
 from boolattn.cli.output import joined, json_option, note, print_json
 from boolattn.errors import ConfigError
-
-if TYPE_CHECKING:
-    from boolattn.data.records import Query
 
 data_set_options = joined(
     click.argument("name", help="A name that `boolattn data list` shows."),
@@ -80,7 +77,10 @@ def stats(name: str, as_json: bool, **options: Any) -> None:
     from boolattn.evaluation.tables import aligned
 
     opened = open_dataset(name, DataOptions(**options, tell=note))
-    splits = {s: dict(Counter(map(_group, queries))) for s, queries in opened.splits.items()}
+    splits = {
+        split: dict(Counter(q.template or " ".join(o.value for o in q.operators) for q in queries))
+        for split, queries in opened.splits.items()
+    }
     if as_json:
         n_documents = len(opened.documents)
         print_json({"name": opened.name, "n_documents": n_documents, "splits": splits})
@@ -90,8 +90,3 @@ def stats(name: str, as_json: bool, **options: Any) -> None:
     ]
     click.echo(f"{opened.name}: {len(opened.documents):,} documents\n")
     click.echo(aligned(["split", "template", "queries"], rows))
-
-
-def _group(query: Query) -> str:
-    """Return a query's template, or its operators."""
-    return query.template or " ".join(operator.value for operator in query.operators)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.search import Searcher
-    from boolattn.stores.settings import StoreSettings
 
 _MIN_MEMORY = 768 << 20
 _SAMPLE = 20  # documents that are looked at for titles
@@ -170,7 +169,9 @@ def info(index: str, as_json: bool) -> None:
     if as_json:
         print_json(values | {"fields": {name: count._asdict() for name, count in fields.items()}})
         return
-    values["kinds"] = _kinds_line(store.settings)
+    kinds = ["shipped", *(f"{k}: {', '.join(v)}" for k, v in store.settings.kinds.items())]
+    is_known = store.settings.known_kinds is not None
+    values["kinds"] = "; ".join(kinds) if is_known else "not used: written with another lexicon"
     for name, value in values.items():
         if value is not None:
             click.echo(f"{name:10} {value}")
@@ -180,12 +181,6 @@ def info(index: str, as_json: bool) -> None:
         n_documents = plural(counts.documents, "document")
         line = f"field {name!r}: {n_documents}, {plural(counts.different, 'value')}{about}: {shown}"
         click.echo(line if len(line) <= _WIDTH else f"{line[:_WIDTH]}…")
-
-
-def _kinds_line(settings: StoreSettings) -> str:
-    if settings.known_kinds is None:
-        return "not used: written with another lexicon"
-    return "; ".join(["shipped", *(f"{k}: {', '.join(v)}" for k, v in settings.kinds.items())])
 
 
 def _check_source(documents: Path) -> None:

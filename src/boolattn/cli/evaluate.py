@@ -74,8 +74,8 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
     from boolattn.evaluation.results import joined
     from boolattn.search.systems import RUNS
 
-    if is_model := model != "bm25" and not model.endswith(RUNS):
-        output.quiet_libraries()
+    options["is_model"] = model != "bm25" and not model.endswith(RUNS)
+    output.quiet_libraries()
     if on == "people":
         _evaluate_people(model, split or ("validation",), **options)
         return
@@ -86,18 +86,14 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
     places = {name: options[name] for name in ("folder", "size", "seed")}
     data_set = open_dataset(on, DataOptions(**places, tell=note, splits=split))
     is_domains = on == "domains"
-    systems = (
-        _domain_systems(data_set, split, model, options, is_model=is_model)
-        if is_domains
-        else _one_system(data_set, split, model, options)
-    )
+    open_systems = _domain_systems if is_domains else _one_system
     measured: dict[str, dict[str, list[Results]]] = defaultdict(lambda: defaultdict(list))
-    for folder, benchmark, way, system in systems:
+    for folder, benchmark, way, system in open_systems(data_set, split, model, options):
         for name in benchmark.splits:
             chosen = domains.metrics_of(name) if is_domains else usual
             results = _measure(system, benchmark, name, chosen, way, out / folder)
             measured[name][results.label].append(results)
-    by_split = {name: [*map(joined, parts.values())] for name, parts in measured.items()}
+    by_split = {name: [*map(joined, systems.values())] for name, systems in measured.items()}
     for results in (r for systems in by_split.values() for r in systems):
         path = out / f"{_file_stem(results)}.json"
         results.save(path)
@@ -122,12 +118,7 @@ def _one_system(
 
 
 def _domain_systems(
-    data_set: Dataset,
-    splits: Sequence[str],
-    model: str,
-    options: Mapping[str, Any],
-    *,
-    is_model: bool,
+    data_set: Dataset, splits: Sequence[str], model: str, options: Mapping[str, Any]
 ) -> Iterator[Opened]:
     """Open a model that ranks the documents of each domain in several ways."""
     from boolattn.encoders.models import load_model
@@ -142,7 +133,7 @@ def _domain_systems(
     chosen = dict(domains.by_domain(data_set, splits))
     if not chosen:
         raise ConfigError(f"no domain has the splits {', '.join(splits)}")
-    encoder = load_model(model, device=options["device"]) if is_model else None
+    encoder = load_model(model, device=options["device"]) if options["is_model"] else None
     for domain, part in chosen.items():
         benchmark = prepare(part, list(part.splits), **{name: options[name] for name in _SIZES})
         note(f"{domain}: {len(benchmark.documents):,} documents")
@@ -275,15 +266,7 @@ def _verdicts(model: str, device: str | None, names: Sequence[str]) -> Iterator[
 @option("--figure", type=Path, help="Draw both by template.")
 @option("--seed", default=0, help="Random seed of the test.")
 @json_option
-def compare(  # noqa: PLR0913 - options of a command line
-    first: str,
-    second: str,
-    metrics: tuple[str, ...],
-    by: str | None,
-    figure: Path | None,
-    seed: int,
-    as_json: bool,
-) -> None:
+def compare(first: str, second: str, by: str | None, figure: Path | None, **options: Any) -> None:
     """Compare two systems query by query: difference, 95% interval, p value.
 
     The p value is that of the paired randomisation test, the interval a bootstrap's. Values of
@@ -298,11 +281,12 @@ def compare(  # noqa: PLR0913 - options of a command line
     if by:
         groups = {name: [system.only(by, name) for system in systems] for name in systems[0].by(by)}
     grouped = [name for name in _GROUPED if all(name in system.values for system in systems)]
+    metrics = options["metrics"] or (grouped if by else None)
     compared = {
-        name: compare_results(*pair, metrics=metrics or (grouped if by else None), seed=seed)
+        name: compare_results(*pair, metrics=metrics, seed=options["seed"])
         for name, pair in groups.items()
     }
-    if as_json:
+    if options["as_json"]:
         plain = {name: {m: asdict(c) for m, c in rows.items()} for name, rows in compared.items()}
         named = {"first": systems[0].system, "second": systems[1].system}
         print_json({**named, "by": plain} if by else {**named, "metrics": plain[""]}, indent=2)

@@ -31,11 +31,7 @@ FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 @option("--figure", type=Path, help="Write heat maps to this file.")
 @json_option
 def explain(
-    text: str,
-    model: Path | None,
-    operator: tuple[str, ...],
-    figure: Path | None,
-    as_json: bool,
+    text: str, model: Path | None, operator: tuple[str, ...], figure: Path | None, as_json: bool
 ) -> None:
     """Show the parsed query, and cue, scope, bias and change of attention by token."""
     if not text.strip():

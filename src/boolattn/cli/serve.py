@@ -54,9 +54,11 @@ def serve(index: str, host: str, port: int, **options: Any) -> None:
     require("serve", ("fastapi", "prometheus_client", "uvicorn"), "serve")
     quiet_libraries(log_format="%(asctime)s %(message)s")
     key = options["api_key_env"]
+    # An address that stands for all is no name that callers use.
+    names = [host] if host not in ("", "0.0.0.0", "::") else []  # nosec B104 - not bound
     settings = ServiceSettings(
         **{name: options[name] for name in _LIMITS} | {"batch_wait": options["batch_wait"] / 1000},
-        allowed_hosts=(*LOOPBACK, *_names(host), *map(str.lower, options["allowed_host"])),
+        allowed_hosts=(*LOOPBACK, *map(str.lower, (*names, *options["allowed_host"]))),
         trusted_proxies=options["trusted_proxy"],
         api_key=None if key is None else key_from(key),
     )
@@ -75,8 +77,3 @@ def serve(index: str, host: str, port: int, **options: Any) -> None:
     app = create_app(searcher, replace(settings, label=label))
     ready = partial(click.echo, address_of(listener))
     Server(app, settings, ready=ready).run(sockets=[listener])
-
-
-def _names(host: str) -> list[str]:
-    """Return the name that callers use; none for an address that stands for all."""
-    return [host.lower()] if host not in ("", "0.0.0.0", "::") else []  # nosec B104 - not bound

@@ -11,13 +11,15 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.exceptions import HTTPException
 
 import boolattn
 from boolattn.service import schemas
-from boolattn.service.errors import leave_to_middleware
+from boolattn.service.errors import raise_again
 from boolattn.service.handlers import Handlers
 from boolattn.service.middleware import LimitsMiddleware
 from boolattn.service.settings import ServiceSettings
@@ -65,6 +67,7 @@ def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) ->
         docs_url=None,  # both load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
+        exception_handlers={RequestValidationError: raise_again, HTTPException: raise_again},
     )
     app.state.stop = handlers.stopping.set
     app.include_router(_api_routes(handlers))
@@ -75,7 +78,6 @@ def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) ->
     async def index(request: Request) -> Response:
         return await page.get_response("index.html", request.scope)
 
-    leave_to_middleware(app)
     app.add_middleware(
         LimitsMiddleware,
         settings=settings,

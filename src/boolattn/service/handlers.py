@@ -141,8 +141,13 @@ class Handlers:
 
     async def document(self, document_id: str) -> schemas.DocumentReply:
         """Return the full text and the metadata of one document."""
+
+        def read() -> Document:
+            self._refresh()
+            return self.searcher.document(document_id)
+
         try:
-            document = await self.batcher.call(lambda: self._document(document_id))
+            document = await self.batcher.call(read)
         except DataError as error:
             message = "the index has no document with this id"
             raise RefusedError(404, "no_document", message) from error
@@ -267,11 +272,6 @@ class Handlers:
         n_candidates = values.get("offset", 0) + k + _MORE_CANDIDATES
         with limited(max(1, self.settings.max_work // n_candidates), is_over):
             return self.searcher.search_many(list(queries), k, **values)
-
-    def _document(self, name: str) -> Document:
-        """Read a document in the worker thread."""
-        self._refresh()
-        return self.searcher.document(name)
 
     def _refresh(self) -> None:
         """Load an index that another process changed; keep the old one if that fails."""
