@@ -289,7 +289,7 @@ def test_commands_of_the_tables_can_be_planned(page, tmp_path, monkeypatch):
     commands = [words for words in _experiments(f"docs/{page}.md") if words[0] == "run"]
     assert len(commands) >= 2
     for words in commands:
-        request = experiments._request(experiments._parser().parse_args(words))
+        request = experiments.request_of(experiments.run.make_context("run", words[1:]).params)
         _, to_do = plan(request, Paths(runs=tmp_path / "runs", work=tmp_path / "work"))
         assert {run.spec.dataset.name for run in to_do} <= {"taxa", "quest-intro"}, words
         assert to_do, words
