@@ -6,20 +6,22 @@ python -m experiments run --systems plain,corrected-lexicon --on taxa \
 
 from __future__ import annotations
 
-import argparse
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
+from click import argument, option
 
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from boolattn.reproduction.requests import Paths, RunRequest
+    from boolattn.reproduction.requests import RunRequest
 
 # The time limit includes the import of torch.
 _STARTED = time.monotonic()
@@ -27,29 +29,61 @@ _STARTED = time.monotonic()
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Tables go to stdout, everything else to stderr."""
-    arguments = sys.argv[1:] if argv is None else list(argv)
-    options = _parser().parse_args(arguments)
-    options.arguments = arguments
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        text = options.command(options)
-    except BoolattnError as error:
-        sys.stderr.write(f"experiments: {error}\n")
+        text = app(words, prog_name="python -m experiments", obj=words, standalone_mode=False)
+    except (BoolattnError, click.ClickException) as error:
+        line = error.format_message() if isinstance(error, click.ClickException) else error
+        click.echo(f"experiments: {line}", err=True)
         return 2
     if text:
-        sys.stdout.write(text + "\n")
+        click.echo(text)
     return 0
 
 
-def _run(options: argparse.Namespace) -> str:
+@click.group(help=f"\b\n{__doc__}", context_settings={"show_default": True})
+def app() -> None:
+    """See the module."""
+
+
+@app.command()
+@option("--systems", required=True, help="names of systems.toml, by commas")
+@option("--on", default="taxa", help="data sets, separated by commas")
+@option("--seeds", default="0,42,1234")
+@option("--data", multiple=True, metavar="[DATASET=]FOLDER")
+@option("--preset", default="", help="instead of the data set's and encoder's own")
+@option("--set", "changes", multiple=True, metavar="KEY=VALUE")
+@option("--done", type=Path, multiple=True, help="more finished runs")
+@option("--encoders", default="minilm", help="names, separated by commas")
+@option("--encoder", multiple=True, metavar="NAME=FOLDER")
+@option("--out", type=Path, required=True, help="folder of finished runs: small")
+@option("--work", type=Path, help="folder of large files that can be made again")
+@option("--workers", default=1, help="processes")
+@option("--threads", default=2, help="of each worker")
+@option("--time-limit", default=0.0, metavar="SECONDS")
+@option("--keep", is_flag=True, help="keep trained models")
+@click.pass_obj
+def run(words: list[str], /, **options: Any) -> str:
+    """Train and measure systems, many at once."""
+    import torch
+
     from boolattn.reproduction.execution import run_all
+    from boolattn.reproduction.requests import Paths
     from experiments.report import overview
 
-    request, paths = _request(options), _paths(options)
-    _set_limits(options)
+    request, out = request_of(options), options["out"]
+    work = options["work"] or out / "work"
+    command = _command_line(words)
+    paths = Paths(runs=out / "runs", work=work, keep_models=options["keep"], command=command)
+    torch.set_num_threads(options["threads"])
+    if options["time_limit"]:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        seconds = options["time_limit"] - (time.monotonic() - _STARTED)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
     # Each takes the next run that no other has begun.
-    command = [sys.executable, "-m", "experiments", *options.arguments, "--workers", "1"]
+    start = [sys.executable, "-m", "experiments", *words, "--workers", "1"]
     workers = [
-        subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(options.workers - 1)
+        subprocess.Popen(start, stdout=subprocess.DEVNULL) for _ in range(options["workers"] - 1)
     ]
     try:
         run_all(request, paths, _progress)
@@ -65,66 +99,56 @@ def _run(options: argparse.Namespace) -> str:
     return overview([path for path in files if path.is_file()])
 
 
-def _set_limits(options: argparse.Namespace) -> None:
-    """Set the number of threads, and the time after which the command stops."""
-    import torch
+@app.command()
+@argument("results", type=Path, required=False, help="folder that holds runs/")
+@option("--runs", type=Path, help="folder of finished runs")
+@option("--out", type=Path, required=True, help="folder to write to")
+@option("--against", default="plain,plain_text", metavar="SYSTEM,QUERY_MODE")
+def report(results: Path | None, runs: Path | None, out: Path, against: str) -> str:
+    """Write tables and figures of finished runs."""
+    from experiments.report import report as write_report
 
-    torch.set_num_threads(options.threads)
-    if options.time_limit:
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        seconds = options.time_limit - (time.monotonic() - _STARTED)
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
+    runs = runs or (results and results / "runs")
+    if runs is None:
+        raise ConfigError("name the folder of results, or the folder of runs with --runs")
+    return f"wrote {write_report(runs, out, tuple(against.split(',')))}"
 
 
-def _parser_tests(options: argparse.Namespace) -> str:
+@app.command()
+@argument("parser", help='folder of a parser, or "shipped"')
+def parsing(parser: str) -> str:
+    """Print the parse accuracy on names and unseen domains."""
     from experiments.parsing.accuracy import measure_tests
 
-    return measure_tests(options.parser)
+    return measure_tests(parser)
 
 
-def _parser_validation(options: argparse.Namespace) -> str:
+@app.command()
+@argument("parser", help='folder of a parser, or "shipped"')
+@option("--errors", is_flag=True, help="print each error")
+@option("--queries", multiple=True, metavar="NAME=FILE", help="these instead")
+def validation(parser: str, errors: bool, queries: tuple[str, ...]) -> str:
+    """Print the parse accuracy on the queries for model selection."""
     from experiments.parsing.accuracy import measure_validation
 
-    queries = parse_pairs(options.queries, ())
-    return measure_validation(options.parser, queries, shows_errors=options.errors)
+    return measure_validation(parser, parse_pairs(queries, ()), shows_errors=errors)
 
 
-def _report(options: argparse.Namespace) -> str:
-    from experiments.report import report
-
-    if options.runs is None and options.results is None:
-        raise ConfigError("name the folder of results, or the folder of runs with --runs")
-    runs = options.runs or options.results / "runs"
-    return f"wrote {report(runs, options.out, tuple(options.against.split(',')))}"
-
-
-def _request(options: argparse.Namespace) -> RunRequest:
+def request_of(options: Mapping[str, Any]) -> RunRequest:
+    """Return the runs that the options of ``run`` name."""
     from boolattn.reproduction.requests import RunRequest
     from boolattn.reproduction.systems import parse_seeds
 
-    datasets = split_names(options.on)
+    datasets = split_names(options["on"])
+    folders = parse_pairs(options["data"], datasets)
     return RunRequest(
-        systems=split_names(options.systems),
+        systems=split_names(options["systems"]),
         datasets=datasets,
-        encoders=split_names(options.encoders),
-        seeds=parse_seeds(options.seeds),
-        data={name: Path(folder) for name, folder in parse_pairs(options.data, datasets).items()},
-        preset=options.preset,
-        size=options.size,
-        sources=parse_pairs(options.encoder, ()),
-        changes=tuple(options.set),
-        done=options.done,
-    )
-
-
-def _paths(options: argparse.Namespace) -> Paths:
-    from boolattn.reproduction.requests import Paths
-
-    return Paths(
-        runs=options.out / "runs",
-        work=options.work or options.out / "work",
-        keep_models=options.keep,
-        command=_command_line(options.arguments),
+        encoders=split_names(options["encoders"]),
+        seeds=parse_seeds(options["seeds"]),
+        data={name: Path(folder) for name, folder in folders.items()},
+        sources=parse_pairs(options["encoder"], ()),
+        **{name: options[name] for name in ("preset", "changes", "done")},
     )
 
 
@@ -135,8 +159,8 @@ def _command_line(arguments: Sequence[str]) -> str:
     'python -m experiments run --data taxa=taxa-full --seeds 0'
     """
     words = ["python -m experiments"]
-    for argument in arguments:
-        name, equals, value = argument.rpartition("=")
+    for word in arguments:
+        name, equals, value = word.rpartition("=")
         words.append(name + equals + (Path(value).name if "/" in value else value))
     return " ".join(words)
 
@@ -162,56 +186,7 @@ def parse_pairs(texts: Sequence[str], names: Sequence[str]) -> Mapping[str, str]
 
 
 def _progress(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    verb = verbs.add_parser("run", help="train and measure systems, many at once")
-    verb.set_defaults(command=_run)
-    _add_run_options(verb)
-    verb = verbs.add_parser("report", help="write tables and figures of finished runs")
-    verb.set_defaults(command=_report)
-    verb.add_argument("results", type=Path, nargs="?", help="folder that holds runs/")
-    verb.add_argument("--runs", type=Path, help="folder of finished runs")
-    verb.add_argument("--out", type=Path, required=True, help="folder to write to")
-    verb.add_argument("--against", default="plain,plain_text", metavar="SYSTEM,QUERY_MODE")
-    verb = verbs.add_parser("parsing", help="parse accuracy on names and unseen domains")
-    verb.set_defaults(command=_parser_tests)
-    verb.add_argument("parser", help='folder of a parser, or "shipped"')
-    verb = verbs.add_parser("validation", help="parse accuracy on the queries for model selection")
-    verb.set_defaults(command=_parser_validation)
-    verb.add_argument("parser", help='folder of a parser, or "shipped"')
-    verb.add_argument("--errors", action="store_true", help="print each error")
-    verb.add_argument(
-        "--queries", action="append", default=[], metavar="NAME=FILE", help="these instead"
-    )
-    return parser
-
-
-def _add_run_options(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--systems", required=True, help="names of systems.toml, by commas")
-    verb.add_argument("--on", default="taxa", help="data sets, separated by commas")
-    verb.add_argument("--seeds", default="0,42,1234")
-    verb.add_argument("--data", action="append", default=[], metavar="[DATASET=]FOLDER")
-    verb.add_argument("--preset", default="", help="instead of the data set's and encoder's own")
-    verb.add_argument("--size", default="", choices=("", "small", "full"))
-    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    verb.add_argument("--done", type=Path, action="append", default=[], help="more finished runs")
-    verb.add_argument("--encoders", default="minilm", help="names, separated by commas")
-    verb.add_argument("--encoder", action="append", default=[], metavar="NAME=FOLDER")
-    verb.add_argument("--out", type=Path, required=True, help="folder of finished runs: small")
-    verb.add_argument("--work", type=Path, help="folder of large files that can be made again")
-    verb.add_argument("--workers", type=int, default=1, help="processes")
-    verb.add_argument("--threads", type=int, default=2, help="of each worker")
-    verb.add_argument("--time-limit", type=float, default=0, metavar="SECONDS")
-    verb.add_argument("--keep", action="store_true", help="keep trained models")
+    click.echo(line, err=True)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ import numpy as np
 from boolattn.errors import ConfigError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.reproduction.lines import all_runs, load_tables, mean_and_deviation
-from boolattn.reproduction.runs import Run
+from boolattn.reproduction.runs import Run, all_runs, load_tables, mean_and_deviation
 from boolattn.reproduction.systems import registry
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.evaluation.significance import Comparison
-    from boolattn.reproduction.lines import Line, LineTable
+    from boolattn.reproduction.runs import Line, LineTable
 
 BASELINE = ("plain", "plain_text")
 #: Metrics that are compared.

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, cast
 import torch
 from accelerate.utils import send_to_device
 
+from boolattn.cli.explain import load_query_encoder
 from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
 from boolattn.plugin import plugin_of, recording
-from boolattn.reproduction.query_encoder import load_query_encoder
 from boolattn.training.batches.sentences import LabelledSentences
 from boolattn.training.pretrain import f1, token_counts
 

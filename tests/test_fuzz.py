@@ -139,7 +139,7 @@ RIGHT = {
     "k": st.integers(1, 5),
     "offset": st.integers(0, 30),
     "mode": st.sampled_from(["auto", "plain", "explicit"]),
-    **dict.fromkeys(("hybrid", "compose", "strict_not", "explain", "compare"), st.booleans()),
+    **dict.fromkeys(("hybrid", "compose", "strict_not", "explain"), st.booleans()),
     **dict.fromkeys(("positive", "negative"), st.lists(OPERAND, max_size=2)),
 }
 ANY = dict.fromkeys((*RIGHT, "filters", "x"), VALUE)
@@ -187,7 +187,7 @@ def searcher(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(searcher):
-    with TestClient(create_app(searcher, None, ServiceSettings())) as found:
+    with TestClient(create_app(searcher, ServiceSettings())) as found:
         yield found
 
 
@@ -196,7 +196,7 @@ def writer(request, searcher, tmp_path_factory):
     """A service that changes an index of its own."""
     key = "k" * 20
     own = _built(_address(request, tmp_path_factory, "written"), searcher.encoder)
-    app = create_app(own, None, ServiceSettings(api_key=key))
+    app = create_app(own, ServiceSettings(api_key=key))
     with TestClient(app, headers={**JSON, "x-api-key": key}) as found:
         yield found
 
@@ -479,7 +479,7 @@ FAULTS = [
     (test_bodies, "stores.local.snapshot.Snapshot._passes", lambda own, c: c.kind == "gte"),
     (test_bodies, "query.reading.parse_entry", lambda text: "^" in text),
     (test_addresses, "service.handlers.parse_filters", lambda texts: len(texts) > 1),
-    (test_addresses, "service.handlers.Handlers._check_options", lambda own, asked: asked.compare),
+    (test_addresses, "service.handlers.Handlers._check_options", lambda own, asked: asked.explain),
     (test_documents_that_are_sent, "stores.values._plain", lambda name, v: v == ""),
 ]
 REFUSALS = [

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel
-from typer.testing import CliRunner
 
 import boolattn
 from boolattn import BoolAttnConfig, attach, build_towers, save_towers

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
+from click import UsageError
 
 from boolattn.cli import app
 from boolattn.data.catalog import DataOptions, built_folder
@@ -42,9 +42,6 @@ RUNNING = (
 PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
 ALL_PAGES = [*PAGES, "CHANGELOG.md"]
 ALL_PAGES += [f"docs/results/{name}.md" for name in ("README", "ablations", "domains", "people")]
-PROGRAM = typer.main.get_command(app)
-# Typer raises the parser's errors, but exports only some.
-UsageError = typer.BadParameter.__base__
 _MODES = {"own": "plain_text", "label": "oracle_operators"}
 #: Rows of the table of results: encoder, system in the table -> system and evaluation in the runs.
 ROWS = {
@@ -127,7 +124,7 @@ def test_commands_exist(page):
     if page in ("README.md", "docs/quickstart.md"):
         assert len(commands) >= 5
     for words in commands:
-        _parse(PROGRAM, "boolattn", words)
+        _parse(app, "boolattn", words)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +132,7 @@ def test_commands_exist(page):
 )
 def test_wrong_commands_are_found(words):
     with pytest.raises(UsageError):
-        _parse(PROGRAM, "boolattn", words)
+        _parse(app, "boolattn", words)
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)
@@ -292,7 +289,7 @@ def test_commands_of_the_tables_can_be_planned(page, tmp_path, monkeypatch):
     commands = [words for words in _experiments(f"docs/{page}.md") if words[0] == "run"]
     assert len(commands) >= 2
     for words in commands:
-        request = experiments._request(experiments._parser().parse_args(words))
+        request = experiments.request_of(experiments.run.make_context("run", words[1:]).params)
         _, to_do = plan(request, Paths(runs=tmp_path / "runs", work=tmp_path / "work"))
         assert {run.spec.dataset.name for run in to_do} <= {"taxa", "quest-intro"}, words
         assert to_do, words

@@ -6,11 +6,11 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from examples.demo.progress import Progress
+from examples.demo.progress import Progress, console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,23 +23,19 @@ N_DOCUMENTS = 1000
 #: Columns where the output is no terminal, and at most.
 _WIDTH, _MAX_WIDTH = 100, 120
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-
-@app.command()
-def demo(
-    k: Annotated[int, typer.Option("-k", min=1, help="Results of each list.")] = 6,
-    each: Annotated[int, typer.Option(min=1, help="Queries of each kind, at most 5.")] = 1,
-    documents: Annotated[
-        int, typer.Option(min=0, help="Index about so many documents; 0: all 4,000.")
-    ] = N_DOCUMENTS,
-    model: Annotated[
-        str, typer.Option(help="The Boolean model: shipped, or a model folder.")
-    ] = "shipped",
-    data: Annotated[
-        Path | None, typer.Option(help="A taxa folder that `boolattn data build taxa` wrote.")
-    ] = None,
-) -> None:
+@click.command(context_settings={"show_default": True})
+@click.option("-k", type=click.IntRange(1), default=6, help="Results of each list.")
+@click.option("--each", type=click.IntRange(1), default=1, help="Queries of each kind, at most 5.")
+@click.option(
+    "--documents",
+    type=click.IntRange(0),
+    default=N_DOCUMENTS,
+    help="Index about so many documents; 0: all 4,000.",
+)
+@click.option("--model", default="shipped", help="The Boolean model: shipped, or a model folder.")
+@click.option("--data", type=Path, help="A taxa folder that `boolattn data build taxa` wrote.")
+def demo(k: int, each: int, documents: int, model: str, data: Path | None) -> None:
     """Search the small taxa benchmark with the shipped model and with the plain encoder.
 
     Corpus and indexes are built once, in the user's cache.
@@ -47,14 +43,14 @@ def demo(
     progress = Progress()
     from rich.markup import escape
 
-    from boolattn.cli.output import console, quiet_libraries
+    from boolattn.cli.output import quiet_libraries
     from examples.demo.queries import choose_queries
     from examples.demo.setup import PLAIN, SPLIT, set_up
 
     quiet_libraries()
     setup = set_up(model, data, documents, progress)
-    screen = console(markup=True, width=_WIDTH)
-    screen.width = min(screen.width, _MAX_WIDTH)
+    screen = console()
+    screen.width = min(screen.width if screen.is_terminal else _WIDTH, _MAX_WIDTH)
     names = [f"{PLAIN} unchanged", escape(setup.name)]
     queries = choose_queries(setup.judgements.queries, setup.benchmark.documents, each)
     _print_introduction(screen, setup, names)
@@ -127,15 +123,14 @@ def _evaluate(screen: Console, setup: Setup, names: list[str], arguments: str) -
 
 def _print_next_steps(setup: Setup) -> None:
     command = _command()
-    typer.echo("\nStart the page (http://127.0.0.1:8000/):\n")
-    typer.echo(f"  {command} serve {_short(Path(setup.boolean.store.address))} \\")
-    typer.echo(f"    --plain-index {_short(Path(setup.plain.store.address))}")
-    typer.echo("\nOr search from the command line:\n")
-    typer.echo(f"  {command} search {_short(Path(setup.boolean.store.address))} \\")
-    typer.echo('    "snakes of Peru but not Ecuador" --explain')
-    typer.echo("\nYour own table (or JSON, or a folder of texts), from the file to the page:\n")
-    typer.echo(f"  {command} index FILE.csv --text-field COLUMN")
-    typer.echo(f"  {command} serve FILE.index")
+    click.echo("\nStart the page (http://127.0.0.1:8000/):\n")
+    click.echo(f"  {command} serve {_short(Path(setup.boolean.store.address))}")
+    click.echo("\nOr search from the command line:\n")
+    click.echo(f"  {command} search {_short(Path(setup.boolean.store.address))} \\")
+    click.echo('    "snakes of Peru but not Ecuador" --explain')
+    click.echo("\nYour own table (or JSON, or a folder of texts), from the file to the page:\n")
+    click.echo(f"  {command} index FILE.csv --text-field COLUMN")
+    click.echo(f"  {command} serve FILE.index")
 
 
 def _command() -> str:
@@ -156,4 +151,4 @@ def _short(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    app()
+    demo()

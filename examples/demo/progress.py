@@ -7,10 +7,12 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from boolattn.cli.output import console, note, progress_lines
+from boolattn.cli.output import note, progress_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.console import Console
 
 
 class Progress:
@@ -31,6 +33,13 @@ class Progress:
             yield advance
         seconds = max(time.monotonic() - start, 1e-9)
         self.log(f"{task}: {total:,} in {seconds:.0f} s, {total / seconds:.0f} per second")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console that shows texts without marks of its own."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, emoji=False)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ from itertools import zip_longest
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
-from boolattn.cli.results import coloured_query
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import And, Atom, Not, Or
 from boolattn.scoring.exact import SHORTLIST
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from examples.demo.queries import DemoQuery
 
 _STYLES = {ANSWERS: "green", EXCLUDED: "bold red", PARTLY: "yellow", OTHER: "dim"}
+_OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
 _SIGNS = {ANSWERS: "✓", EXCLUDED: "✗", PARTLY: "~", OTHER: "·"}
 _ASCII_SIGNS = {ANSWERS: "+", EXCLUDED: "x", PARTLY: "~", OTHER: "."}
 _MEANINGS = {
@@ -50,13 +50,24 @@ def print_search(
     """
     console.print()
     console.rule(f"[bold]{query.kind}[/bold]", align="left", style="dim")
-    text = coloured_query(boolean)
-    text.stylize("bold")
-    console.print(text)
+    console.print(_coloured_query(boolean))
     console.print(_judged_line(query), style="dim")
     for line in parse_lines(boolean):
         console.print(line, overflow="ellipsis", no_wrap=True, markup=False)
     console.print(_lists(console, query, plain, boolean, names))
+
+
+def _coloured_query(result: SearchResult) -> Text:
+    """Colour the words of each operand in the query; negated operands are struck out."""
+    from rich.text import Text
+
+    text = Text(result.query, style="bold")
+    pairs = zip(result.spans, result.is_negated, strict=False)
+    for number, (spans, is_negated) in enumerate(pairs):
+        style = "red strike" if is_negated else _OPERANDS[number % len(_OPERANDS)]
+        for start, end in spans:
+            text.stylize(style, start, end)
+    return text
 
 
 def legend(console: Console) -> Text:

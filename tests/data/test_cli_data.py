@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import boolattn
 from benchmark_data import taxa
-from boolattn.cli.data import app
+from boolattn.cli.data import data as app
 from boolattn.data.beir import read_beir
 from boolattn.data.built.taxa import FORMAT, TaxaManifest
 from boolattn.data.catalog import CATALOG, DataOptions, open_dataset
@@ -199,7 +199,7 @@ def test_errors_are_one_line(tmp_path, monkeypatch):
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys; from boolattn.cli.data import app; "
+        "import sys; from boolattn.cli.data import data as app; "
         "heavy = {'torch', 'transformers', 'numpy', 'pyarrow', 'zstandard'} & set(sys.modules); "
         "sys.exit(', '.join(heavy) or 0)"
     )

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import LayerNorm
-from typer.testing import CliRunner
 
 from boolattn import BoolAttnConfig, TorchEncoder
 from boolattn.cli import app

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from boolattn import BoolAttnConfig
 from boolattn.cli import app
@@ -77,7 +77,7 @@ def test_bm25_and_its_run_are_compared(folder, tmp_path):
     result = evaluate("bm25", folder, tmp_path)
     assert "BM25 on tiny, test: 6 queries, 12 documents" in result.stdout
     for row in ("all", "_ that are not _", "operator: not", "domain: plants"):
-        assert f" {row} " in result.stdout
+        assert f"\n{row} " in result.stdout
     assert "results:" not in result.stdout
     found = Results.load(tmp_path / "BM25-tiny-test.json")
     # The four documents with the word come first, and the excluded one with them.

@@ -1,23 +1,15 @@
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from boolattn.evaluation.judgements import QueryInfo
 from boolattn.evaluation.results import Results, compare_results
 from boolattn.evaluation.tables import comparison_table, split_table
 
 NAN = float("nan")
-
-
-def shown(table, width: int = 120) -> str:
-    console = Console(file=io.StringIO(), width=width, markup=False, highlight=False)
-    console.print(table)
-    return console.file.getvalue()
 
 
 @pytest.fixture
@@ -37,20 +29,20 @@ def results() -> Results:
 
 
 def test_all_groups_and_no_empty_column(results):
-    text = shown(split_table(results))
+    text = split_table(results)
     assert text.startswith("a [model] on tiny, test: 2 queries, 1,000 documents")
     rows = [line.split()[:2] for line in text.splitlines() if ".250" in line]
     assert rows == [["_", "that"], ["operator:", "and"], ["wording:", "seen"]]
-    assert " all " in text
+    assert "\nall " in text
     assert ".625" in text
     # All are plants, and nothing is excluded.
     assert "domain" not in text
-    assert "viol." not in text
+    assert "violations" not in text
 
 
 def test_a_narrow_terminal_gets_fewer_columns(results):
-    text = shown(split_table(results, 60), 60)
-    assert "…" not in text
+    text = split_table(results, 60)
+    assert max(map(len, text.splitlines()[1:])) <= 60
     assert "@100" in text
     assert "leak" in text
     assert "@50" not in text
@@ -66,7 +58,7 @@ def test_marks_of_better_and_worse_depend_on_the_metric(results):
         "mrr@10": np.full(50, 0.5)
     }
     other = replace(many, system="other", values=lower)
-    text = shown(comparison_table([many, other], {"": compare_results(many, other)}))
+    text = comparison_table([many, other], {"": compare_results(many, other)})
     marks = {line.split()[0]: line.split()[-1] for line in text.splitlines() if " 50 " in line}
     assert (marks["recall@20"], marks["leak"]) == ("!", "*")
     assert marks["mrr@10"] == "1.0000"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from boolattn import BoolAttnConfig
 from boolattn.cli import app
@@ -21,7 +21,7 @@ from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
 from boolattn.search.systems import SystemOptions, open_system
 from boolattn.stores.local.manifest import read_manifest
-from examples.demo.__main__ import app as demo
+from examples.demo.__main__ import demo
 from examples.demo.queries import CHOSEN, EXCLUDED, OTHER, choose_queries, judge_extra
 from tests.search.test_without_torch import PRELUDE, call
 
@@ -90,10 +90,8 @@ def test_the_demo_searches_and_evaluates(first, data):
 
 
 def test_the_command_for_the_page_names_existing_files(first, cache):
-    [index] = re.findall(r"serve '(.*)' \\", first.stdout)
-    [plain] = re.findall(r"--plain-index '(.*)'", first.stdout)
+    [index] = re.findall(r"serve '(.*)'\n", first.stdout)
     assert read_manifest(Path(index)).settings.model == "shipped"
-    assert read_manifest(Path(plain)).settings.model == "minilm"
 
 
 def test_indexes_are_reused_and_a_broken_one_is_rebuilt(first, data, cache):
@@ -108,7 +106,7 @@ def test_indexes_are_reused_and_a_broken_one_is_rebuilt(first, data, cache):
 
 
 def test_the_demo_needs_no_torch(first, data, cache):
-    code = PRELUDE + "from examples.demo.__main__ import app\napp()\n"
+    code = PRELUDE + "from examples.demo.__main__ import demo\ndemo()\n"
     done = call("--data", data, "-k", "3", code=code)
     assert done.returncode == 0, done.stderr
     # Files have another width than the runner's terminal.

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.errors import BoolattnError, ConfigError
@@ -33,7 +33,8 @@ SMALL = (
 def command(files, table, *more):
     write_quest(files / "quest") if not (files / "quest").exists() else None
     changes = [part for one in SMALL for part in ("--set", one)]
-    names = ("--data", f"quest={files / 'quest'}", "--encoder", f"bert-base={files / 'encoder'}")
+    names = ("--preset", "bert-base-quest", "--data", files / "quest", "--encoder")
+    names += (files / "encoder",)
     return [
         "reproduce",
         table,
@@ -51,21 +52,17 @@ def call(arguments):
     return CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
 
 
-def test_names_choose_the_preset():
-    request = make_request("table1", data="quest=somewhere", encoder="bert-large=large")
+def test_the_preset_names_data_set_and_encoder(tmp_path):
+    request = make_request("table1", "bert-large-quest", "somewhere", "large")
     assert (request.datasets, request.encoders) == (["quest"], ["bert-large"])
     assert str(request.data["quest"]) == "somewhere"
     [spec, *_] = request.specs()
     preset = resolve(spec, request)
     assert (preset.name, preset.model.encoder) == ("bert-large-quest", "large")
-    assert make_request("table1", data="quest=somewhere").encoders == ["bert-base"]
-    # A folder alone belongs to the preset's.
-    assert str(make_request("table1", "bert-base-quest", "a=b").data["quest"]) == "a=b"
-    with pytest.raises(ConfigError, match="--data taxa=…: preset bert-base-quest is for quest"):
-        make_request("table1", "bert-base-quest", "taxa=somewhere")
-    request = make_request("table1", data="taxa=somewhere", encoder="bert-large=large")
-    with pytest.raises(ConfigError, match="no preset for bert-large on taxa"):
-        [resolve(spec, request) for spec in request.specs()]
+    path = tmp_path / "pairs.toml"
+    path.write_text('[data]\nname = "pairs"\n')
+    with pytest.raises(ConfigError, match="is for 'pairs', which has no table"):
+        make_request("table1", str(path))
 
 
 def test_the_official_files_make_a_table(files):

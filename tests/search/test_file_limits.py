@@ -209,10 +209,10 @@ def test_a_wrong_option_is_one_line_where_nobody_watches(words, monkeypatch, cap
     ],
 )
 def test_an_error_of_the_system_is_one_line(error, told, monkeypatch, capsys):
-    def fail(**_):
+    def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("boolattn.cli._app_of", lambda _: fail)
+    monkeypatch.setattr("boolattn.cli.app", fail)
     with pytest.raises(SystemExit, match="2"):
         main()
     assert capsys.readouterr().err == told

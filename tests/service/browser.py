@@ -65,7 +65,7 @@ def services():
         taken = listen("127.0.0.1", 0)
         is_up = threading.Event()
         chosen = ServiceSettings(**settings)
-        server = Server(create_app(searcher, None, chosen), chosen, ready=is_up.set)
+        server = Server(create_app(searcher, chosen), chosen, ready=is_up.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
         thread.start()
         stops.append((server, thread, taken))

@@ -153,8 +153,8 @@ def serve(searcher):
     """Make a client of an app with the given settings; it is closed at the end."""
     clients = []
 
-    def start(*, plain=None, **settings: Any) -> TestClient:
-        app = create_app(searcher, plain, ServiceSettings(**settings))
+    def start(**settings: Any) -> TestClient:
+        app = create_app(searcher, ServiceSettings(**settings))
         client = TestClient(app, raise_server_exceptions=False)
         clients.append(client.__enter__())
         return client

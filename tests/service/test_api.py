@@ -8,6 +8,7 @@ import re
 import pytest
 
 from boolattn.errors import ServerError
+from boolattn.service.handlers import batch_key
 from boolattn.service.schemas import ErrorReply, SearchReply
 
 QUERY = "moths of Borneo but not Sumatra"
@@ -50,14 +51,13 @@ def test_search_returns_the_tree_and_a_verdict_for_each_result(serve):
     assert [hit["rank"] for hit in reply["hits"]] == [1, 2, 3]
     first = reply["hits"][0]
     assert (first["id"], first["verdict"], first["ranks"]) == ("b", "kept", [3, 99])
-    assert reply["plain"] is None
     assert reply["took"]["total"] > 0
 
 
 def test_get_and_post_answer_the_same(serve):
     client = serve()
-    by_post = client.post("/search", json={"query": QUERY, "k": 2, "compare": True}).json()
-    by_get = client.get("/search", params={"q": QUERY, "k": 2, "compare": True}).json()
+    by_post = client.post("/search", json={"query": QUERY, "k": 2}).json()
+    by_get = client.get("/search", params={"q": QUERY, "k": 2}).json()
     by_post.pop("took"), by_get.pop("took")
     assert by_get == by_post
 
@@ -77,44 +77,11 @@ def test_an_address_has_the_options_of_a_body(serve, searcher, monkeypatch):
     assert (asked[2]["kinds"], asked[2]["allow"]) == (True, [])
 
 
-def test_comparing_returns_ranks_in_the_other_list(serve):
-    reply = serve().post("/search", json={"query": QUERY, "k": 2, "compare": True}).json()
-    plain = reply["plain"]["hits"]
-    assert [hit["id"] for hit in plain] == ["bs", "b"]
-    assert plain[0]["other"] == {
-        "rank": 2,
-        "looked": 6,
-        "ranks": [3, 3],
-        "verdict": "doubtful",
-        "why": "matches the negated operand 'Sumatra' more than 98% of the documents that fit best",
-    }
-    assert reply["hits"][0]["other"]["rank"] == 2
-    assert reply["hits"][0]["other"]["verdict"] == ""
-    assert len(reply["hits"]) == 2
-    # With k = 1, the plain encoder's result is not among the other's.
-    reply = serve().post("/search", json={"query": QUERY, "k": 1, "compare": True}).json()
-    [other] = [hit["other"] for hit in reply["plain"]["hits"]]
-    assert (other["rank"], other["verdict"]) == (2, "ranked lower")
-    assert (
-        other["why"]
-        == "matches the negated operand 'Sumatra' more than 98% of the documents that fit best"
-    )
-
-
-def test_the_plain_index_is_searched_if_there_is_one(serve, searcher):
-    beside = type(searcher)()
-    serve(plain=beside).post("/search", json={"query": "moths", "compare": True})
-    assert beside.calls == [["moths"]]
-    assert searcher.calls == [["moths"]]
-
-
 def test_filters_reach_the_searcher_and_1_is_not_true(serve, searcher):
     client = serve()
     reply = client.post("/search", json={"query": "moth", "filters": {"place": "Sumatra"}}).json()
     assert [hit["id"] for hit in reply["hits"]] == ["s"]
-    from boolattn.service.handlers import Options
-
-    one, true = (Options.of(1, filters={"a": value}) for value in (1, True))
+    one, true = (batch_key(1, filters={"a": value}) for value in (1, True))
     assert one != true
 
 
@@ -296,13 +263,6 @@ def test_health_and_about(serve):
     assert (health["status"], health["documents"]) == ("ok", 6)
     about = client.get("/about").json()
     assert about["boolean"] == "a model"
-    assert about["plain"] == "the same model, one vector"
-    assert serve(compare=False).get("/about").json()["plain"] is None
-    refused(
-        serve(compare=False).post("/search", json={"query": "a", "compare": True}),
-        422,
-        "no_compare",
-    )
 
 
 def test_metrics_count_by_route_pattern(serve):

@@ -41,7 +41,7 @@ def index(retriever, tmp_path):
 @pytest.fixture
 def client(index, retriever):
     settings = ServiceSettings(refresh=0)
-    with TestClient(create_app(Searcher.open(index, retriever), None, settings)) as found:
+    with TestClient(create_app(Searcher.open(index, retriever), settings)) as found:
         yield found
 
 
@@ -67,7 +67,7 @@ def test_a_small_index_answers_although_its_files_change(index, client, change):
 def test_a_large_index_that_is_cut_is_not_read_further(index, retriever, monkeypatch, caplog):
     monkeypatch.setattr(manifest, "MAX_COPIED", 0)
     searcher = Searcher.open(index, retriever)
-    with TestClient(create_app(searcher, None, ServiceSettings(refresh=0))) as client:
+    with TestClient(create_app(searcher, ServiceSettings(refresh=0))) as client:
         assert client.get("/search?q=moths").status_code == 200
         path = next(index.rglob("documents.jsonl"))
         content = path.read_bytes()
@@ -90,7 +90,7 @@ def test_a_large_index_that_is_overwritten_is_blamed(index, retriever, monkeypat
         overwrite(path)
     with pytest.raises(IndexFolderError, match=r"documents.jsonl was altered: its hash differs"):
         searcher.search("moths")
-    with TestClient(create_app(searcher, None, ServiceSettings(refresh=0))) as client:
+    with TestClient(create_app(searcher, ServiceSettings(refresh=0))) as client:
         refused(client.get("/search?q=moths"), 503, "index_damaged")
         refused(client.get("/documents/both"), 503, "index_damaged")
     assert "Traceback" not in caplog.text

@@ -112,7 +112,7 @@ def test_protected_paths_need_the_key(serve, searcher, path):
 
 
 def test_the_key_is_needed_under_a_root_path(searcher):
-    app = create_app(searcher, None, ServiceSettings(api_key=KEY))
+    app = create_app(searcher, ServiceSettings(api_key=KEY))
     with TestClient(app, root_path="/inside", raise_server_exceptions=False) as client:
         refused(client.get("/inside/search?q=a"), 401, "no_key")
         allowed = client.get("/inside/search?q=a", headers={"x-api-key": KEY})
@@ -185,7 +185,7 @@ def test_closing_answers_the_queue():
         await batcher.close()
         async with asyncio.timeout(5):
             assert await asyncio.gather(*waiting) == [f"Q{n}" for n in range(7)]
-        with pytest.raises(RuntimeError, match="closed"):
+        with pytest.raises(RuntimeError, match="does not run"):
             await batcher.submit(None, "late")
 
     asyncio.run(run())
@@ -195,7 +195,7 @@ def test_a_missing_answer_is_an_error():
     async def run():
         batcher = Batcher(lambda _options, queries, _is_over: queries[1:], size=4, wait=0.01)
         batcher.start()
-        with pytest.raises(RuntimeError, match="0 answers to 1 queries"):
+        with pytest.raises(ValueError, match="shorter"):
             await batcher.submit(None, "q")
         await batcher.close()
 
@@ -221,25 +221,6 @@ def test_later_queries_are_answered_after_any_failure(serve, searcher, raised):
     searcher.search_many = search
     assert client.get("/search?q=moth").status_code == 200
     assert client.get("/health").status_code == 200
-
-
-def test_a_failing_on_batch_callback_does_not_stop_the_batcher():
-    def fail(*_arguments):
-        raise ZeroDivisionError
-
-    async def run():
-        batcher = Batcher(
-            lambda _options, queries, _is_over: queries, size=4, wait=0.01, on_batch=fail
-        )
-        with pytest.raises(RuntimeError, match="does not run"):
-            await batcher.submit(None, "too early")
-        batcher.start()
-        async with asyncio.timeout(5):
-            assert await batcher.submit(None, "q") == "q"
-            assert await batcher.submit(None, "r") == "r"
-            await batcher.close()
-
-    asyncio.run(run())
 
 
 def test_clients_take_turns():
@@ -299,7 +280,7 @@ def test_a_search_stops_when_nobody_waits(serve, searcher):
 def running(searcher, settings):
     """Run the server in a thread."""
     ready = threading.Event()
-    server = Server(create_app(searcher, None, settings), settings, ready=ready.set)
+    server = Server(create_app(searcher, settings), settings, ready=ready.set)
     listener = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -44,7 +44,7 @@ def client(tmp_path_factory):
     ]  # fmt: skip
     folder = tmp_path_factory.mktemp("openapi") / "index"
     searcher = Searcher.build(folder, documents, word_model.retriever())
-    app = create_app(searcher, None, ServiceSettings(api_key=KEY))
+    app = create_app(searcher, ServiceSettings(api_key=KEY))
     with TestClient(app, headers={"X-API-Key": KEY}) as client:
         yield client
 

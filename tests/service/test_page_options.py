@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from boolattn.data.records import Document
-from boolattn.search import Searcher, pipeline
+from boolattn.search import Searcher
 from tests.search import word_model
 from tests.service.browser import CONTRAST, needs_browser, search, services
 
@@ -142,22 +142,6 @@ def test_pages_switches_and_history(tab, address):
     assert page.input_value("#hybrid") == ""
 
 
-def test_a_full_page_is_not_called_short(tab, address, monkeypatch):
-    """Two lists are searched deeper than they are shown, and strict NOT leaves fewer there."""
-    # Not all documents are looked at.
-    monkeypatch.setattr(pipeline, "_MORE", -28)
-    monkeypatch.setattr(pipeline, "_FACETED", 9)
-    page = tab(f"{address}?q=moths+NOT+Sumatra&k=5&compare=true")
-    page.wait_for_selector("#boolean .hit")
-    assert page.locator("#notes").is_hidden()
-    page.goto(f"{address}?q=moths+NOT+Sumatra&k=5&offset=20&compare=true")
-    page.wait_for_selector("#notes li")
-    assert "NOT leaves 22 results" in page.inner_text("#notes")
-    assert page.locator("#boolean .hit").count() == 2
-    assert page.locator("#next").is_disabled()
-    assert page.locator("#plain .heading .hint").inner_text() == "the same model"
-
-
 def test_more_and_fewer_like_a_result(tab, address):
     page = tab(f"{address}?q=Java")
     page.wait_for_selector("#boolean .hit")
@@ -208,7 +192,7 @@ def test_matched_words_are_marked_and_nothing_becomes_html(tab, address):
     assert evil.locator("mark").all_inner_texts() == ["old", "Java", "Java"]
     assert evil.locator(".snippet").inner_text() == "old beetles <b>Java</b> 🦋 Java"
     assert page.locator("#results img, .snippet b").count() == 0
-    assert page.locator("#plain mark", has_text="Sumatra").count() == 0
+    assert page.locator("#boolean mark", has_text="Sumatra").count() == 0
 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (390, 844)])

@@ -15,13 +15,13 @@ from threading import Event
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.encoder.tower_storage import save_towers
 from boolattn.encoder.towers import build_towers
-from boolattn.errors import BoolattnError, ConfigError
+from boolattn.errors import BoolattnError
 from boolattn.search import Document, Searcher, load_model
 from boolattn.service.app import create_app
 from boolattn.service.schemas import ExplainReply, SearchReply
@@ -54,12 +54,13 @@ def build(folder, model):
 
 def test_a_real_index_answers(index):
     searcher = Searcher.open(index)
-    with TestClient(create_app(searcher, searcher, ServiceSettings())) as client:
-        asked = {"query": "moth AND Borneo NOT Sumatra", "compare": True}
+    with TestClient(create_app(searcher, ServiceSettings())) as client:
+        asked = {"query": "moth AND Borneo NOT Sumatra"}
         reply = client.post("/search", json=asked).json()
         SearchReply.model_validate(reply)
         assert reply["is_composed"]
-        assert len(reply["plain"]["hits"]) == 6
+        plain = client.post("/search", json=asked | {"compose": False, "strict_not": False})
+        assert len(plain.json()["hits"]) == 6
         # Strict NOT is the default.
         assert reply["strict_not"]
         assert sorted(hit["id"] for hit in reply["hits"]) == ["b", "long", "ru", "x/y z"]
@@ -88,7 +89,7 @@ def test_the_service_survives_an_encoder_that_fails(index):
     def fail(*_):
         raise StopIteration("of a broken tokenizer")
 
-    with TestClient(create_app(searcher, None, ServiceSettings(timeout=5))) as client:
+    with TestClient(create_app(searcher, ServiceSettings(timeout=5))) as client:
         hook = searcher.encoder.towers.register_forward_pre_hook(fail)
         for path in ("/search?q=moth", "/explain?q=moth", "/search?q=moth+NOT+Borneo"):
             refused(client.get(path), 500, "internal")
@@ -98,7 +99,7 @@ def test_the_service_survives_an_encoder_that_fails(index):
 
 def test_a_changed_index_is_loaded_and_a_broken_one_is_not(index, caplog):
     settings = ServiceSettings(refresh=0)
-    with TestClient(create_app(Searcher.open(index), None, settings)) as client:
+    with TestClient(create_app(Searcher.open(index), settings)) as client:
         assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 6
         Searcher.open(index).add([Document(id="new", text="a new moth")])
         assert len(client.get("/search?q=moth&k=50").json()["hits"]) == 7
@@ -112,7 +113,7 @@ def test_a_changed_index_is_loaded_and_a_broken_one_is_not(index, caplog):
 def test_documents_are_added_replaced_and_deleted(index):
     headers = {"x-api-key": KEY}
     settings = ServiceSettings(api_key=KEY, max_upload=3000)
-    with TestClient(create_app(Searcher.open(index), None, settings), headers=headers) as client:
+    with TestClient(create_app(Searcher.open(index), settings), headers=headers) as client:
         new = {"id": "x/1", "text": "a new moth", "metadata": {"tags": ["a"], "on": "2024-03-01"}}
         reply = client.post("/documents", json={"documents": [new]})
         assert reply.json() == {"changed": 1, "documents": 7}, reply.text
@@ -138,9 +139,6 @@ def test_documents_are_added_replaced_and_deleted(index):
     with TestClient(create_app(Searcher.open(index))) as client:
         refused(client.post("/documents", json=two), 403, "no_writing")
         refused(client.delete("/documents/y"), 403, "no_writing")
-    searcher = Searcher.open(index)
-    with TestClient(create_app(searcher, searcher, settings), headers=headers) as client:
-        refused(client.delete("/documents/y"), 403, "no_writing")
 
 
 def test_searches_go_on_while_documents_are_added(index, monkeypatch):
@@ -156,7 +154,7 @@ def test_searches_go_on_while_documents_are_added(index, monkeypatch):
     write = segments.write_segment
     monkeypatch.setattr(searcher.encoder, "encode_documents", slow)
     monkeypatch.setattr(segments, "write_segment", lambda *a: go_on.wait(10) and write(*a))
-    app = create_app(searcher, None, ServiceSettings(api_key=KEY, timeout=2))
+    app = create_app(searcher, ServiceSettings(api_key=KEY, timeout=2))
     with TestClient(app, headers={"x-api-key": KEY}) as client, ThreadPoolExecutor(1) as pool:
         body = {"documents": [{"id": f"n{n}", "text": "a moth"} for n in range(20)]}
         change = pool.submit(client.post, "/documents", json=body)
@@ -176,7 +174,7 @@ def test_a_full_disk_is_told_and_changes_nothing(index, monkeypatch):
     def fail(_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with TestClient(create_app(Searcher.open(index), None, settings), headers=headers) as client:
+    with TestClient(create_app(Searcher.open(index), settings), headers=headers) as client:
         with monkeypatch.context() as patched:
             patched.setattr(manifest, "sync", fail)
             refused(client.post("/documents", json=body), 507, "disk_full")
@@ -243,17 +241,11 @@ def _stopped_midway(address, process):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["--plain-index", "INDEX", "--no-compare"],
-            "--plain-index cannot be used with --no-compare",
-        ),
         (["--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is empty"),
         (["--max-k", "0"], "max_k must be at least 1"),
         (["--timeout", "inf"], "timeout must be above 0 and below 86400 seconds, got inf"),
-        (["--port", "-1"], "ports are from 0 to 65535"),
         (["--port", "TAKEN"], "cannot listen on 127.0.0.1"),
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
-        (["--plain-index", "INDEX/nothing"], "nothing"),
     ],
 )
 def test_invalid_options_are_refused_in_one_line(index, options, message):
@@ -266,12 +258,3 @@ def test_invalid_options_are_refused_in_one_line(index, options, message):
     assert isinstance(done.exception, BoolattnError)
     assert message in str(done.exception)
     assert "\n" not in str(done.exception)
-
-
-def test_indexes_of_different_documents_are_not_compared(index, tmp_path):
-    other = tmp_path / "other"
-    model = str(tmp_path / "model")
-    Searcher.build(other, [Document(id="1", text="a moth")], load_model(model), model=model)
-    done = CliRunner().invoke(app, ["serve", str(index), "--plain-index", str(other)])
-    assert isinstance(done.exception, ConfigError)
-    assert "has 1 documents and the other 6" in str(done.exception)

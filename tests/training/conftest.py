@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import replace
 
 import pytest
 
+from boolattn.cli import main
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.query.tree import Operator
 from boolattn.training.corpus import Corpus
@@ -14,6 +16,19 @@ from boolattn.training.preset_files import make_preset
 
 WORDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
+
+
+@pytest.fixture
+def command(monkeypatch):
+    """Run a command line in this process; return its exit status."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["boolattn", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.encoder.tower_storage import load_towers, save_towers

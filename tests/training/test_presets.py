@@ -9,7 +9,6 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from boolattn.data.beir import write_beir
-from boolattn.training.__main__ import main
 from boolattn.training.preset_files import load_preset, preset_names
 from tests.reproduction.tiny import QUEST_INTRO, make_queries, write_quest, write_taxa
 
@@ -38,9 +37,15 @@ def data(tmp_path_factory):
     return home
 
 
-def _run(capsys, verb, *arguments):
-    assert main([verb, *map(str, arguments)]) == 0, capsys.readouterr().err
-    return json.loads(capsys.readouterr().out)
+@pytest.fixture
+def run(command, capsys):
+    """Run a command line; return what it prints."""
+
+    def start(*words):
+        assert command(*words) == 0, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    return start
 
 
 def _presets():
@@ -54,7 +59,7 @@ def _presets():
 
 @pytest.mark.parametrize("name", _presets())
 def test_a_preset_runs_from_pretraining_to_a_model(
-    name, data, encoder_folder, tmp_path, capsys, caplog
+    name, data, encoder_folder, tmp_path, run, caplog
 ):
     same = [f"model.encoder={encoder_folder}", "train.needs_gpu=false"]
     same += ["query_length=32", "document_length=32"]
@@ -69,34 +74,34 @@ def test_a_preset_runs_from_pretraining_to_a_model(
     words = ["--preset", name, *sets("train"), "--data", folder]
     if load_preset(name).model.use_plugin:
         words += ["--pretrained", heads / "model"]
-    found = _run(capsys, "pretrain", "--preset", name, *sets("pretrain"), "--out", heads)
+    found = run("pretrain", "--preset", name, *sets("pretrain"), "--out", heads)
     assert 0 <= found["unseen_cue_f1"] <= 1
-    result = _run(capsys, "train", *words, "--out", out)
+    result = run("train", *words, "--out", out)
     assert result["steps"] == 2
     assert result["loss"] > 0
     assert "pretraining is skipped" not in caplog.text
     if name == "bert-base-quest":
         words.remove("--pretrained")
         words.remove(heads / "model")
-        _run(capsys, "train", *words, "--out", tmp_path / "untrained")
+        run("train", *words, "--out", tmp_path / "untrained")
         hint = "boolattn pretrain --preset bert-base-quest --out heads, then train with --pretr"
         assert hint in caplog.text
     towers = SentenceTransformer(str(out / "model"), local_files_only=True)
     assert towers.encode_query(["moths of borneo but not peru"]).shape == (1, 32)
     card = (out / "model" / "README.md").read_text()
-    assert f"python -m boolattn.training train --preset {name} " in card
+    assert f"boolattn train --preset {name} " in card
     assert f"preset {name}" in card
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_missing_gpu_is_one_line(name, tmp_path, capsys, monkeypatch):
+def test_a_missing_gpu_is_one_line(name, tmp_path, command, capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     if not load_preset(name).train.needs_gpu:
         assert "bert" not in name
         assert name != "boolquestions"
         return
     for verb in ("pretrain", "train"):
-        assert main([verb, "--preset", name, "--out", str(tmp_path / "run")]) == 2
+        assert command(verb, "--preset", name, "--out", tmp_path / "run") == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1
         assert f"preset {name} needs a GPU and there is none" in error

@@ -1,4 +1,4 @@
-"""``python -m boolattn.training``: without optional packages, and on two processes."""
+"""``boolattn train``: without optional packages, and on two processes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from boolattn.cli import train as verbs
 from boolattn.data.beir import write_beir
-from boolattn.training.__main__ import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +28,7 @@ def find(name, path=None, target=None):
 machinery.PathFinder.find_spec = find
 import boolattn.training.pretrain, boolattn.data.catalog
 try:
-    runpy.run_module("boolattn.training", run_name="__main__")
+    runpy.run_module("boolattn", run_name="__main__")
 finally:
     assert not set(lacking) & set(sys.modules)
 """
@@ -87,19 +83,19 @@ def _losses(run: Path) -> list[float]:
 
 
 @pytest.mark.slow
-def test_two_processes_that_lack_packages_give_the_losses_of_one(files, capsys):
+def test_two_processes_that_lack_packages_give_the_losses_of_one(files, command, capsys):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     (files / "start.py").write_text(START.format(lacking=LACKING))
-    command = [*torchrun, "--nproc-per-node", "2", str(files / "start.py")]
+    start = [*torchrun, "--nproc-per-node", "2", str(files / "start.py")]
     process = subprocess.Popen(
-        [*command, *_arguments(files, "two")],
+        [*start, *_arguments(files, "two")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
     )
     try:
-        assert main(_arguments(files, "one")) == 0
+        assert command(*_arguments(files, "one")) == 0
         printed, complaint = process.communicate(timeout=240)
     finally:
         process.kill()
@@ -113,23 +109,17 @@ def test_two_processes_that_lack_packages_give_the_losses_of_one(files, capsys):
     assert two == pytest.approx(one, abs=1e-5)
 
 
-def test_an_error_is_one_line(files, capsys):
-    assert main(_arguments(files, "run", "--set", "batch_size=0")) == 2
+def test_an_error_is_one_line(files, command, capsys):
+    assert command(*_arguments(files, "run", "--set", "batch_size=0")) == 2
     error = capsys.readouterr().err
     assert error.startswith("boolattn: ")
     assert error.count("\n") == 1
 
 
-def test_the_command_line_starts_the_same(files):
-    runner, app = CliRunner(), typer.Typer()
-    app.command()(verbs.pretrain)
-    app.command()(verbs.train)
-    preset = ["--preset", str(files / "tiny.toml")]
-    heads = runner.invoke(app, ["pretrain", *preset, "--out", str(files / "heads")])
-    assert heads.exit_code == 0, heads.output
-    options = ["--data", str(files / "data"), "--pretrained", str(files / "heads" / "model")]
-    done = runner.invoke(
-        app, ["train", *preset, *options, "--set", "max_steps=1", "--out", str(files / "run")]
-    )
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["steps"] == 1
+def test_a_training_starts_from_a_pretraining(files, command, capsys):
+    preset = ["--preset", files / "tiny.toml"]
+    assert command("pretrain", *preset, "--out", files / "heads") == 0
+    capsys.readouterr()
+    options = ["--data", files / "data", "--pretrained", files / "heads" / "model"]
+    assert command("train", *preset, *options, "--set", "max_steps=1", "--out", files / "run") == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 1

@@ -3,103 +3,90 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
-import typer
-from typer import Argument, Option
+import click
+from click import option
 
-from boolattn.cli.output import AsJson, console, note, print_json
+from boolattn.cli.output import joined, json_option, note, print_json
 from boolattn.errors import ConfigError
 
-if TYPE_CHECKING:
-    from boolattn.data.records import Query
+data_set_options = joined(
+    click.argument("name", help="A name that `boolattn data list` shows."),
+    option("--from", "folder", type=Path, help="Folder with the data set's files."),
+    option("--size", default="small", help="Size of a generated benchmark: small or full."),
+    option("--seed", default=0, help="Random seed of generated data."),
+)
 
 
-app = typer.Typer(help="List, build and count data sets.", no_args_is_help=True)
-
-Name = Annotated[str, Argument(help="A name that `boolattn data list` shows.")]
-From = Annotated[Path | None, Option("--from", help="Folder with the data set's files.")]
-Size = Annotated[str, Option(help="Size of a generated benchmark: small or full.")]
-Seed = Annotated[int, Option(help="Random seed of generated data.")]
+@click.group(no_args_is_help=False)
+def data() -> None:
+    """List, build and count data sets."""
 
 
-@app.command("list")
-def list_(as_json: AsJson = False) -> None:
+@data.command("list")
+@json_option
+def list_(as_json: bool) -> None:
     """List the data sets, their sources and their licences."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     from boolattn.data.catalog import CATALOG
 
     if as_json:
         print_json([asdict(entry) for entry in CATALOG.values()])
         return
-    table = Table("name", "content (source)", "size (licence)", box=SIMPLE, pad_edge=False)
     for entry in CATALOG.values():
-        content = f"{entry.summary}\n({entry.source})"
-        table.add_row(entry.name, content, f"{entry.size}\n({entry.licence})")
-        table.add_section()
-    console().print(table)
+        click.secho(entry.name, bold=True)
+        click.echo(f"  {entry.summary} ({entry.source})\n  {entry.size} ({entry.licence})")
 
 
-@app.command()
-def build(  # noqa: PLR0913 - options of a command line
-    name: Name,
-    out: Annotated[Path | None, Option(help="New folder or file to write.")] = None,
-    folder: From = None,
-    size: Size = "small",
-    seed: Seed = 0,
-    n: Annotated[int, Option("-n", min=1, help="Number of sentences.")] = 10_000,
-    only: Annotated[list[str] | None, Option(help="Domains to build; repeatable.")] = None,
-) -> None:
+@data.command()
+@data_set_options
+@option("--out", type=Path, help="New folder or file to write.")
+@option("-n", type=click.IntRange(1), default=10_000, help="Number of sentences.")
+@option("--only", multiple=True, help="Domains to build; repeatable.")
+def build(name: str, out: Path | None, n: int, only: tuple[str, ...], **options: Any) -> None:
     """Write a data set: a BEIR folder, taxa or domains with a manifest, sentences as JSON lines."""
     from boolattn.data import catalog
     from boolattn.data.beir import write_beir
     from boolattn.data.sentences import generate
     from boolattn.jsonl import write_jsonl
 
-    options = catalog.DataOptions(folder=folder, size=size, seed=seed, tell=note)
+    only = only if name == "domains" else ()
+    chosen = catalog.DataOptions(**options, only=only, tell=note)
     kind = catalog.find_entry(name).kind
     if name in ("taxa", "domains"):
-        options = replace(options, only=tuple(only or ()) if name == "domains" else ())
-        out = out or catalog.built_folder(name, options)
-        catalog.build_benchmark(name, out, options)
+        out = out or catalog.built_folder(name, chosen)
+        catalog.build_benchmark(name, out, chosen)
     elif out is None:
         raise ConfigError(f"no output given for {name}: add --out FOLDER")
     elif kind == "sentences":
-        write_jsonl(out, map(asdict, generate(n, seed)))
+        write_jsonl(out, map(asdict, generate(n, chosen.seed)))
     else:
-        data = catalog.open_dataset(name, options)
-        write_beir(out, data.documents, data.splits)
-    typer.echo(str(out))
+        opened = catalog.open_dataset(name, chosen)
+        write_beir(out, opened.documents, opened.splits)
+    click.echo(str(out))
 
 
-@app.command()
-def stats(
-    name: Name, folder: From = None, size: Size = "small", seed: Seed = 0, as_json: AsJson = False
-) -> None:
+@data.command()
+@data_set_options
+@json_option
+def stats(name: str, as_json: bool, **options: Any) -> None:
     """Count documents, and queries by split and template."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-
     from boolattn.data.catalog import DataOptions, open_dataset
+    from boolattn.evaluation.tables import aligned
 
-    data = open_dataset(name, DataOptions(folder=folder, size=size, seed=seed, tell=note))
-    splits = {split: dict(Counter(map(_group, queries))) for split, queries in data.splits.items()}
+    opened = open_dataset(name, DataOptions(**options, tell=note))
+    splits = {
+        split: dict(Counter(q.template or " ".join(o.value for o in q.operators) for q in queries))
+        for split, queries in opened.splits.items()
+    }
     if as_json:
-        counted = {"name": data.name, "n_documents": len(data.documents), "splits": splits}
-        print_json(counted)
+        n_documents = len(opened.documents)
+        print_json({"name": opened.name, "n_documents": n_documents, "splits": splits})
         return
-    table = Table("split", "template", "queries", box=SIMPLE, pad_edge=False)
-    table.columns[-1].justify = "right"
-    for split, counts in splits.items():
-        for template, n_queries in counts.items():
-            table.add_row(split, template, f"{n_queries:,}")
-    console().print(f"{data.name}: {len(data.documents):,} documents", table, sep="\n")
-
-
-def _group(query: Query) -> str:
-    """Return a query's template, or its operators."""
-    return query.template or " ".join(operator.value for operator in query.operators)
+    rows = [
+        [s, template, f"{n:,}"] for s, counts in splits.items() for template, n in counts.items()
+    ]
+    click.echo(f"{opened.name}: {len(opened.documents):,} documents\n")
+    click.echo(aligned(["split", "template", "queries"], rows))

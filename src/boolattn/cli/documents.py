@@ -7,16 +7,17 @@ import shlex
 import sys
 import time
 from contextlib import contextmanager, nullcontext, suppress
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer import Argument, Option
+import click
+from click import option
 
-from boolattn.cli.output import AsJson, console, note, plural, print_json, quiet_libraries
-from boolattn.cli.search import ADDRESS_HELP, open_index
+from boolattn.cli.output import joined, json_option, note, plural, print_json, quiet_libraries
+from boolattn.cli.search import ADDRESS_HELP, index_argument, model_option, open_index
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
@@ -25,95 +26,74 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.search import Searcher
-    from boolattn.stores.settings import StoreSettings
 
 _MIN_MEMORY = 768 << 20
 _SAMPLE = 20  # documents that are looked at for titles
+_WIDTH = 200  # of a line about a field
 _FILES = (
-    ".jsonl, .json, .csv, .tsv, .parquet or .xlsx file, a folder of .txt, .md, .html and .pdf "
-    "files, or - (stdin)"
+    "A .jsonl, .json, .csv, .tsv, .parquet or .xlsx file, a folder of .txt, .md, .html and .pdf "
+    "files, or - (stdin)."
 )
-Documents = Annotated[Path, Argument(help=f"A {_FILES}.")]
-Index = Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)]
-TextField = Annotated[
-    list[str] | None, Option(help="Field with the text; repeatable, the texts are joined.")
-]
-IdField = Annotated[str, Option(help="Field with the id.")]
-TitleField = Annotated[str, Option(help="Field with the title.")]
-MaxLine = Annotated[float, Option(metavar="MB", min=0.001, help="Most megabytes of a line.")]
-FollowLinks = Annotated[
-    bool, Option("--follow-links", help="Also read files of a folder that are links.")
-]
-SkipBad = Annotated[bool, Option("--skip-bad", help="Report rows with an error and go on.")]
+source_options = joined(
+    click.argument("documents", type=Path, help=_FILES),
+    option("--text-field", multiple=True, help="Field with the text; repeatable, they are joined."),
+    option("--id-field", help="Field with the id."),
+    option("--title-field", help="Field with the title."),
+    option("--skip-bad", is_flag=True, help="Report rows with an error and go on."),
+    option(
+        "--max-line",
+        type=click.FloatRange(0.001),
+        default=256,
+        metavar="MB",
+        help="Most megabytes of a line.",
+    ),
+    option("--follow-links", is_flag=True, help="Also read files of a folder that are links."),
+)
 
 
-def index(  # noqa: PLR0913 - options of a command line
-    context: typer.Context,
-    documents: Documents,
-    out: Annotated[
-        str,
-        Option(metavar="ADDRESS", help=f"{ADDRESS_HELP} Default: the file's name with .index."),
-    ] = "",
-    model: Annotated[
-        str, Option(help="shipped (comes with boolattn; default), minilm, or a model folder.")
-    ] = "",
-    text_field: TextField = None,
-    id_field: IdField = "",
-    title_field: TitleField = "",
-    skip_bad: SkipBad = False,
-    max_line: MaxLine = 256,
-    follow_links: FollowLinks = False,
-    vectors: Annotated[
-        str, Option(help="How neighbours are searched: exact, hnsw; default: the store's way.")
-    ] = "",
-    precision: Annotated[
-        str, Option(help="Of stored vectors: float32, float16, int8.")
-    ] = "float32",
-    passages: Annotated[
-        int | None,
-        Option(help="Most tokens of a passage; default: what the model reads; 0: never cut."),
-    ] = None,
-    words: Annotated[bool, Option(help="Index words too, for search by words.")] = True,
-    kinds: Annotated[
-        Path | None, Option(help="File of your own kinds, with lines such as dairy: butter, cream.")
-    ] = None,
-    resume: Annotated[bool, Option("--resume", help="Continue a stopped build.")] = False,
-    replace: Annotated[bool, Option("--replace", help="Replace an existing index.")] = False,
-    ray: Annotated[
-        str, Option(metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
-    ] = "",
-    batch_size: Annotated[int | None, Option(help="Documents encoded at once.")] = None,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@source_options
+@option("--out", metavar="ADDRESS", help=f"{ADDRESS_HELP} Default: the file's name with .index.")
+@option("--model", default="shipped", help="shipped (comes with boolattn), minilm, or a folder.")
+@option("--vectors", help="How neighbours are searched: exact, hnsw; default: the store's way.")
+@option("--precision", default="float32", help="Of stored vectors: float32, float16, int8.")
+@option("--passages", type=int, help="Most tokens of a passage; default: the model's; 0: any.")
+@option("--words/--no-words", default=True, help="Index words too, for search by words.")
+@option("--kinds", type=Path, help="File of your own kinds, as in dairy: butter, cream.")
+@option("--resume", is_flag=True, help="Continue a stopped build.")
+@option("--replace", is_flag=True, help="Replace an existing index.")
+@option("--ray", metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
+@option("--batch-size", type=int, help="Documents encoded at once.")
+@json_option
+def index(out: str | None, model: str, **options: Any) -> None:
     """Index documents: vectors, words and metadata in one store."""
+    documents = options["documents"]
     _check_source(documents)
     if not out and str(documents) == "-":
         raise ConfigError("documents from stdin need --out, the address of the index")
     address = out or f"{documents.resolve().name.partition('.')[0]}.index"
-    from boolattn.encoders.models import SHIPPED, absolute_name
+    from boolattn.encoders.models import absolute_name
     from boolattn.kinds.lexicon import read_kinds
     from boolattn.search import IndexSettings, Searcher, load_model
 
     start = time.perf_counter()
-    members = read_kinds(kinds) if kinds is not None else None
+    kinds = options["kinds"] and read_kinds(options["kinds"])
     quiet_libraries()
-    name, options = model or SHIPPED, context.params
-    encoder = load_model(name)
-    with (
-        _records(options) as records,
-        _progress(documents, max_line, follow_links) as progress,
-        _encoder(ray, name, encoder.fingerprint, batch_size) as encode,
-    ):
+    encoder = load_model(model)
+    ray: AbstractContextManager[Any] = nullcontext()
+    if options["ray"]:
+        from boolattn.encoders.ray_encoder import cluster
+
+        where = "" if options["ray"] == "local" else options["ray"]
+        size = options["batch_size"]
+        ray = cluster(model, encoder.fingerprint, address=where, batch_size=size)
+    settings = {n: options[n] for n in IndexSettings.__dataclass_fields__ if n in options}
+    settings |= {"kinds": kinds, "model": absolute_name(model), "vectors": options["vectors"] or ""}
+    with _records(options) as records, _progress(options) as progress, ray as encode:
         searcher = Searcher.build(
-            address,
-            records,
-            encoder,
-            encode=encode,
-            progress=progress,
-            **{n: options[n] for n in IndexSettings.__dataclass_fields__ if n in options}
-            | {"kinds": members, "model": absolute_name(name)},
+            address, records, encoder, encode=encode, progress=progress, **settings
         )
-    _print_summary(searcher, start, as_json=as_json)
+    _print_summary(searcher, start, as_json=options["as_json"])
     with searcher.store.reading() as reader:
         sample = reader.sample(_SAMPLE)
     texts = dict.fromkeys(n for d in sample for n, v in d.metadata.items() if isinstance(v, str))
@@ -123,58 +103,62 @@ def index(  # noqa: PLR0913 - options of a command line
     note(f"search: boolattn search {quoted}    page: boolattn serve {quoted}")
 
 
-def add(  # noqa: PLR0913 - options of a command line
-    context: typer.Context,
-    index: Index,
-    documents: Documents,
-    model: Annotated[str, Option(help="Default: the model named by the index.")] = "",
-    text_field: TextField = None,
-    id_field: IdField = "",
-    title_field: TitleField = "",
-    skip_bad: SkipBad = False,
-    max_line: MaxLine = 256,
-    follow_links: FollowLinks = False,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@index_argument
+@source_options
+@model_option
+@json_option
+def add(index: str, **options: Any) -> None:
     """Add documents to an index; an id that it has already is an error."""
     # The same function is the verb ``update``, which replaces documents.
-    replace_old = context.info_name == "update"
-    _check_source(documents)
+    replace_old = click.get_current_context().info_name == "update"
+    _check_source(options["documents"])
     start = time.perf_counter()
     quiet_libraries()
-    searcher = open_index(index, model)
+    searcher = open_index(index, options["model"])
     n_rows, n_before = count(), len(searcher)
-    records = _records(context.params, makes_ids=False)
-    with records as rows, _progress(documents, max_line, follow_links) as progress:
+    with _records(options, makes_ids=False) as rows, _progress(options) as progress:
         counted = (row for row, _ in zip(rows, n_rows, strict=False))
         searcher.add(counted, replace_old=replace_old, progress=progress)
     n_added = len(searcher) - n_before
-    _print_summary(searcher, start, as_json=as_json)
+    _print_summary(searcher, start, as_json=options["as_json"])
     note(f"{n_added:,} added, {next(n_rows) - n_added:,} replaced")
 
 
-def delete(
-    index: Index,
-    ids: Annotated[list[str], Argument(help="Ids of documents; -: from stdin, one a line.")],
-    as_json: AsJson = False,
-) -> None:
+update = click.Command(
+    "update",
+    params=add.params,
+    callback=add.callback,
+    help="Add documents to an index; each replaces the one with its id, if there is one.",
+)
+
+
+@click.command()
+@index_argument
+@click.argument("ids", nargs=-1, required=True, help="Of documents; -: from stdin, one a line.")
+@json_option
+def delete(index: str, ids: tuple[str, ...], as_json: bool) -> None:
     """Delete documents by id; with an unknown id nothing is deleted."""
     from boolattn.stores.address import open_store
     from boolattn.stores.filters import Filter
 
-    if ids == ["-"]:
-        ids = [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    names = list(ids)
+    if names == ["-"]:
+        names = [line.rstrip("\n") for line in sys.stdin if line.strip()]
     store = open_store(index)
-    store.delete(ids)
+    store.delete(names)
     with store.reading() as reader:
         n_left = reader.count(Filter())
     if as_json:
-        print_json({"index": index, "deleted": len(ids), "documents": n_left})
+        print_json({"index": index, "deleted": len(names), "documents": n_left})
     else:
-        typer.echo(f"{index}: {len(ids)} deleted, {plural(n_left, 'document')} left")
+        click.echo(f"{index}: {len(names)} deleted, {plural(n_left, 'document')} left")
 
 
-def info(index: Index, as_json: AsJson = False) -> None:
+@click.command()
+@index_argument
+@json_option
+def info(index: str, as_json: bool) -> None:
     """Show what an index holds: documents, model, vectors, fields of the metadata."""
     from boolattn.stores.address import open_store
 
@@ -185,22 +169,18 @@ def info(index: Index, as_json: AsJson = False) -> None:
     if as_json:
         print_json(values | {"fields": {name: count._asdict() for name, count in fields.items()}})
         return
-    values["kinds"] = _kinds_line(store.settings)
+    kinds = ["shipped", *(f"{k}: {', '.join(v)}" for k, v in store.settings.kinds.items())]
+    is_known = store.settings.known_kinds is not None
+    values["kinds"] = "; ".join(kinds) if is_known else "not used: written with another lexicon"
     for name, value in values.items():
         if value is not None:
-            typer.echo(f"{name:10} {value}")
+            click.echo(f"{name:10} {value}")
     for name, counts in fields.items():
         shown = ", ".join(f"{value!r} ({count})" for value, count in counts.frequent)
         about = "" if counts.is_exact else ", in a sample"
         n_documents = plural(counts.documents, "document")
-        line = f"field {name!r}: {n_documents}, {plural(counts.different, 'value')}{about}: "
-        console().print(line + shown, overflow="ellipsis", no_wrap=True)
-
-
-def _kinds_line(settings: StoreSettings) -> str:
-    if settings.known_kinds is None:
-        return "not used: written with another lexicon"
-    return "; ".join(["shipped", *(f"{k}: {', '.join(v)}" for k, v in settings.kinds.items())])
+        line = f"field {name!r}: {n_documents}, {plural(counts.different, 'value')}{about}: {shown}"
+        click.echo(line if len(line) <= _WIDTH else f"{line[:_WIDTH]}…")
 
 
 def _check_source(documents: Path) -> None:
@@ -227,10 +207,10 @@ def _records(options: Mapping[str, Any], *, makes_ids: bool = True) -> Iterator[
         bad.append(message)
         note(f"left out: {message}")
 
-    texts = tuple(options["text_field"] or ())
+    names = {name: options[f"{name}_field"] or "" for name in ("id", "title")}
     yield read_documents(
-        Path(options["documents"]),
-        Fields(text=texts, id=options["id_field"], title=options["title_field"]),
+        options["documents"],
+        Fields(text=options["text_field"], **names),
         makes_ids=makes_ids,
         on_bad=on_bad if options["skip_bad"] else None,
         on_empty=empty.append,
@@ -259,50 +239,41 @@ def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
         return
     recall = ", ".join(f"recall@{k} {share:.3f}" for k, share in (values["recall"] or {}).items())
     vectors = f"{values['vectors']} ({recall})" if recall else values["vectors"]
-    typer.echo(
+    click.echo(
         f"{searcher.store.label}: {plural(len(searcher), 'document')}, {vectors}, {seconds:.1f} s"
     )
 
 
 @contextmanager
-def _progress(path: Path, max_line: float, follow_links: bool) -> Iterator[Callable[[int], None]]:
+def _progress(options: Mapping[str, Any]) -> Iterator[Callable[[int], None]]:
     """Show on a terminal how many documents are done, their share, speed and the time left."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-
     from boolattn.stores.document_files import count_documents
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    is_hidden = not sys.stderr.isatty()
-    with Progress(*columns, console=console(stderr=True), disable=is_hidden) as progress:
-        task = progress.add_task("", total=None)
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    start, done, total = time.monotonic(), 0, 0
 
-        def tell(n: int) -> None:
-            state = progress.tasks[0]
-            done, total = state.completed + n, state.total
-            share = f" of {total:,.0f} ({min(1, done / total):.0%})" if total else ""
-            shown = f"{done:,.0f} documents{share}, {done / (state.elapsed or 1):,.0f} per second"
-            progress.update(task, completed=done, description=shown)
+    def tell(n: int) -> None:
+        nonlocal done
+        done += n
+        speed = done / max(time.monotonic() - start, 1e-3)
+        share = f" of {total:,} ({min(1, done / total):.0%})" if total else ""
+        left = timedelta(seconds=max(0, total - done) // (speed or 1))
+        more = f", {left} left" if total else ""
+        line = f"{done:,} documents{share}, {speed:,.0f} per second{more}"
+        click.echo(f"\r\x1b[K{line}", err=True, nl=False)
 
-        def count() -> None:
-            # Meanwhile documents are encoded; a file with an error ends that, not this.
-            with suppress(BoolattnError, OSError):
-                total = count_documents(path, int(max_line * 1e6), follow_links=follow_links)
-                progress.update(task, total=total)
+    def count_all() -> None:
+        nonlocal total
+        # Meanwhile documents are encoded; a file with an error ends that, not this.
+        with suppress(BoolattnError, OSError):
+            limit, links = int(options["max_line"] * 1e6), options["follow_links"]
+            total = count_documents(options["documents"], limit, follow_links=links)
 
-        if not is_hidden and str(path) != "-":
-            Thread(target=count, daemon=True).start()
-        yield tell
-        progress.update(task, total=progress.tasks[0].completed)
-        tell(0)
-
-
-def _encoder(
-    ray: str, model: str, fingerprint: str, batch_size: int | None
-) -> AbstractContextManager[Any]:
-    """Return an encoder that runs on Ray; ``None``: the model encodes here."""
-    if not ray:
-        return nullcontext()
-    from boolattn.encoders.ray_encoder import cluster
-
-    address = "" if ray == "local" else ray
-    return cluster(model, fingerprint, address=address, batch_size=batch_size)
+    if str(options["documents"]) != "-":
+        Thread(target=count_all, daemon=True).start()
+    yield tell
+    total = done
+    tell(0)
+    note("")

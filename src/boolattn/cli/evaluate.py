@@ -2,123 +2,147 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import sys
+import time
+from collections import Counter, defaultdict
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-from typer import Argument, Option
+import click
+from click import option
 
+import boolattn
 from boolattn.cli import output
-from boolattn.cli.measured import measure_all
-from boolattn.cli.output import AsJson, console, note, print_json
-from boolattn.errors import ConfigError
+from boolattn.cli.output import json_option, note, print_json
+from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from boolattn.encoders.base import Encoder
+    from boolattn.data.records import Dataset
     from boolattn.evaluation.benchmark import Benchmark
+    from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.results import Results
     from boolattn.search.systems import OpenSystem
+
+    #: Folder of the runs, benchmark, way of ranking, and the system.
+    Opened = tuple[str, Benchmark, str, OpenSystem]
 
 FIGURE = "recall@100"
 #: Metrics of a comparison by groups.
 _GROUPED = ["recall@100", "r_precision", "leak"]
+_SIZES = ("n_documents", "n_queries", "seed")
+_VERDICTS = ("right", "wrong", "inverted")
 
-Metrics = Annotated[list[str] | None, Option("--metric", help="recall@100, leak, …; repeatable.")]
+metrics_option = option("--metric", "metrics", multiple=True, help="recall@100, …; repeatable.")
 
 
-def evaluate(  # noqa: PLR0913 - options of a command line
-    model: Annotated[str, Argument(help="A model folder, a TREC run, minilm, shipped or bm25.")],
-    on: Annotated[str, Option(help="A data set of `boolattn data list`, or people (shipped).")],
-    split: Annotated[list[str] | None, Option(help="Repeatable; default: the usual ones.")] = None,
-    data: Annotated[Path | None, Option(help="Folder with the data set's files.")] = None,
-    size: Annotated[str, Option(help="Generated benchmarks: small or full.")] = "small",
-    gate: Annotated[str, Option(help="Operator labels: own or label (oracle).")] = "own",
-    compose: Annotated[bool, Option(help="Compose operand scores, if it can.")] = True,
-    strict_not: Annotated[
-        bool, Option("--strict-not", help="Remove documents with a negated operand's words.")
-    ] = False,
-    hybrid: Annotated[bool, Option("--hybrid", help="Use lexical scores too.")] = False,
-    metrics: Metrics = None,
-    limit_documents: Annotated[
-        int, Option(min=0, help="Rank about so many: those named by queries, and others; 0: all.")
-    ] = 0,
-    limit_queries: Annotated[int, Option(min=0, help="Most queries of a split; 0: all.")] = 0,
-    seed: Annotated[int, Option(help="Random seed of samples and generated data.")] = 0,
-    device: Annotated[str | None, Option(help="cpu or cuda; default: a GPU if any.")] = None,
-    out: Annotated[Path, Option(help="Folder of results and runs.")] = Path("out/evaluation"),
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("model", help="A model folder, a TREC run, minilm, shipped or bm25.")
+@option("--on", required=True, help="A data set of `boolattn data list`, or people (shipped).")
+@option("--split", multiple=True, help="Repeatable; default: the usual ones.")
+@option("--data", "folder", type=Path, help="Folder with the data set's files.")
+@option("--size", default="small", help="Generated benchmarks: small or full.")
+@option("--gate", default="own", help="Operator labels: own or label (oracle).")
+@option("--compose/--no-compose", "is_composed", default=True, help="Compose operand scores.")
+@option("--strict-not", is_flag=True, help="Remove documents with a negated operand's words.")
+@option("--hybrid", is_flag=True, help="Use lexical scores too.")
+@metrics_option
+@option(
+    "--limit-documents",
+    "n_documents",
+    type=click.IntRange(0),
+    default=0,
+    help="Rank about so many: those named by queries, and others; 0: all.",
+)
+@option("--limit-queries", "n_queries", type=click.IntRange(0), default=0, help="0: all.")
+@option("--seed", default=0, help="Random seed of samples and generated data.")
+@option("--device", help="cpu or cuda; default: a GPU if any.")
+@option("--out", type=Path, default=Path("out/evaluation"), help="Folder of results and runs.")
+@json_option
+def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: Any) -> None:
     """Rank a data set's documents for its queries, and measure the rankings.
 
     Writes for each split the results (JSON, values of every query) and the run (TREC).
     """
-    from boolattn.cli.people import evaluate_people
     from boolattn.data.catalog import DataOptions, open_dataset
+    from boolattn.evaluation import domains
+    from boolattn.evaluation.metrics import DEFAULT_METRICS, parse
+    from boolattn.evaluation.results import joined
+    from boolattn.search.systems import RUNS
+
+    options["is_model"] = model != "bm25" and not model.endswith(RUNS)
+    output.quiet_libraries()
+    if on == "people":
+        _evaluate_people(model, split or ("validation",), **options)
+        return
+    metrics = [*options["metrics"]]
+    for metric in metrics:
+        parse(metric)
+    usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT_METRICS]
+    places = {name: options[name] for name in ("folder", "size", "seed")}
+    data_set = open_dataset(on, DataOptions(**places, tell=note, splits=split))
+    is_domains = on == "domains"
+    open_systems = _domain_systems if is_domains else _one_system
+    measured: dict[str, dict[str, list[Results]]] = defaultdict(lambda: defaultdict(list))
+    for folder, benchmark, way, system in open_systems(data_set, split, model, options):
+        for name in benchmark.splits:
+            chosen = domains.metrics_of(name) if is_domains else usual
+            results = _measure(system, benchmark, name, chosen, way, out / folder)
+            measured[name][results.label].append(results)
+    by_split = {name: [*map(joined, systems.values())] for name, systems in measured.items()}
+    for results in (r for systems in by_split.values() for r in systems):
+        path = out / f"{_file_stem(results)}.json"
+        results.save(path)
+        note(f"results: {path}")
+    _show(by_split, is_domains=is_domains, as_json=options["as_json"])
+
+
+def _one_system(
+    data_set: Dataset, splits: Sequence[str], model: str, options: Mapping[str, Any]
+) -> Iterator[Opened]:
+    """Open the model over one benchmark."""
+    from boolattn.evaluation.benchmark import prepare
+    from boolattn.search.systems import SystemOptions, open_system
+
+    benchmark = prepare(data_set, splits, **{name: options[name] for name in _SIZES})
+    names = ("gate", "is_composed", "hybrid", "strict_not", "device")
+    chosen = SystemOptions(**{n: options[n] for n in names}, progress=output.progress_lines())
+    system = open_system(model, benchmark, chosen)
+    if system.gate == "closed":
+        note("note: this model needs oracle labels; without --gate label its gate stays closed")
+    yield "", benchmark, "composed" * system.is_composed, system
+
+
+def _domain_systems(
+    data_set: Dataset, splits: Sequence[str], model: str, options: Mapping[str, Any]
+) -> Iterator[Opened]:
+    """Open a model that ranks the documents of each domain in several ways."""
     from boolattn.encoders.models import load_model
     from boolattn.evaluation import domains
     from boolattn.evaluation.benchmark import prepare
-    from boolattn.evaluation.metrics import DEFAULT_METRICS, parse
-    from boolattn.search.systems import RUNS, WAYS, SystemOptions, open_system
+    from boolattn.search.systems import WAYS, SearchRanker, open_system
 
-    is_model = model != "bm25" and not model.endswith(RUNS)
-    if is_model:
-        output.quiet_libraries()
-    if on == "people":
-        evaluate_people(model, device, split or ["validation"], as_json=as_json)
-        return
-    for metric in metrics or ():
-        parse(metric)
-    is_domains = on == "domains"
-    options = SystemOptions(
-        gate=gate,
-        is_composed=compose,
-        hybrid=hybrid,
-        strict_not=strict_not,
-        device=device,
-        progress=None if is_domains else output.progress_lines(),
-    )
-    data_set = open_dataset(
-        on, DataOptions(folder=data, size=size, seed=seed, tell=note, splits=split or ())
-    )
-    sizes = {"n_documents": limit_documents, "n_queries": limit_queries, "seed": seed}
-    if is_domains:
-        uses = (True, compose, hybrid, strict_not, hybrid and strict_not)
-        ways = [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
-        chosen = split or ["test", "unseen"]
-        benchmarks = {
-            domain: prepare(part, list(part.splits), **sizes)
-            for domain, part in domains.by_domain(data_set, chosen)
-        }
-        if not benchmarks:
-            raise ConfigError(f"no domain has the splits {', '.join(chosen)}")
-        encoder = load_model(model, device=device) if is_model else None
-        systems = partial(_in_ways, model, encoder, ways)
-        results = measure_all(benchmarks, systems, domains.metrics_of, out)
-    else:
-        benchmark = prepare(data_set, split or (), **sizes)
-        system = open_system(model, benchmark, options)
-        if system.gate == "closed":
-            note("note: this model needs oracle labels; without --gate label its gate stays closed")
-        usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT_METRICS]
-        pair = ("composed" * system.is_composed, system)
-        results = measure_all({"": benchmark}, lambda _: [pair], lambda _: usual, out)
-    _show(results, is_domains=is_domains, as_json=as_json)
-
-
-def _in_ways(
-    model: str, encoder: Encoder | None, ways: Sequence[str], benchmark: Benchmark
-) -> Iterator[tuple[str, OpenSystem]]:
-    """Open a model that ranks the documents of one domain in several ways."""
-    from boolattn.search.systems import SearchRanker, open_system
-
-    if encoder is None:
-        yield "", open_system(model, benchmark)
-        return
-    ranker = SearchRanker(encoder, benchmark.documents)
-    yield from ((way, ranker.system(Path(model).name, way)) for way in ways)
+    compose, hybrid, strict_not = (options[n] for n in ("is_composed", "hybrid", "strict_not"))
+    uses = (True, compose, hybrid, strict_not, hybrid and strict_not)
+    ways = [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
+    splits = splits or ("test", "unseen")
+    chosen = dict(domains.by_domain(data_set, splits))
+    if not chosen:
+        raise ConfigError(f"no domain has the splits {', '.join(splits)}")
+    encoder = load_model(model, device=options["device"]) if options["is_model"] else None
+    for domain, part in chosen.items():
+        benchmark = prepare(part, list(part.splits), **{name: options[name] for name in _SIZES})
+        note(f"{domain}: {len(benchmark.documents):,} documents")
+        if encoder is None:
+            yield f"runs/{domain}", benchmark, "", open_system(model, benchmark)
+            continue
+        ranker = SearchRanker(encoder, benchmark.documents)
+        for way in ways:
+            yield f"runs/{domain}", benchmark, way, ranker.system(Path(model).name, way)
 
 
 def _show(splits: Mapping[str, Sequence[Results]], *, is_domains: bool, as_json: bool) -> None:
@@ -134,21 +158,115 @@ def _show(splits: Mapping[str, Sequence[Results]], *, is_domains: bool, as_json:
         [first], *_ = splits.values()
         print_json({"system": first.system, "gate": first.gate, "splits": means}, indent=2)
     else:
-        screen = console(width=tables.WIDTH)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else tables.WIDTH
         for systems in splits.values():
             table = tables.domains_table(systems) if is_domains else None
-            screen.print(table or tables.split_table(systems[0], screen.width))
+            click.echo(f"{table or tables.split_table(systems[0], width)}\n")
 
 
-def compare(  # noqa: PLR0913 - options of a command line
-    first: Annotated[str, Argument(help="Results; of several seeds, separated by commas.")],
-    second: Annotated[str, Argument(help="Results of another system, same queries.")],
-    metrics: Metrics = None,
-    by: Annotated[str, Option(help="template, operator, domain, wording or kind.")] = "",
-    figure: Annotated[Path | None, Option(help="Draw both by template.")] = None,
-    seed: Annotated[int, Option(help="Random seed of the test.")] = 0,
-    as_json: AsJson = False,
+def _measure(
+    system: OpenSystem,
+    benchmark: Benchmark,
+    split: str,
+    metrics: Sequence[str],
+    way: str,
+    out: Path,
+) -> Results:
+    """Rank and measure the queries of one split, and write the run."""
+    from boolattn.evaluation.metrics import measure, needed_depth
+    from boolattn.evaluation.ranking import write_run
+    from boolattn.evaluation.results import results_of
+
+    judgements = benchmark.splits[split]
+    depth = needed_depth(judgements, metrics)
+    start = time.perf_counter()
+    ranking = system.rank(judgements, depth)
+    seconds = round(time.perf_counter() - start, 2)
+    _note_missing(ranking, split, depth)
+    details = {"version": boolattn.__version__, "depth": depth, "seconds_to_rank": seconds}
+    results = results_of(
+        judgements,
+        measure(ranking, judgements, metrics),
+        system=system.name,
+        dataset=benchmark.name,
+        split=split,
+        gate=system.gate,
+        details={**details, "way": way},
+    )
+    run = out / f"{_file_stem(results)}.run.gz"
+    write_run(run, ranking, judgements.ids, benchmark.ids, system=results.system)
+    return results
+
+
+def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
+    """Print what a ranking lacks, because a mean does not show it."""
+    lengths = (ranking.rows >= 0).sum(axis=1)
+    if n_empty := int((lengths == 0).sum()):
+        note(f"note: {n_empty:,} of {len(lengths):,} queries of {split} have no results")
+    if (longest := int(lengths.max())) < depth:
+        limit = f"no query of {split} has more than {longest:,} results"
+        note(f"note: {limit}, and metrics use up to {depth:,}; the rest counts as not found")
+
+
+def _file_stem(results: Results) -> str:
+    """Return the name of a result's files, without an ending."""
+    words = (results.label, results.gate, results.dataset, results.split)
+    return re.sub(r"[^\w.]+", "-", "-".join(words)).strip("-")
+
+
+def _evaluate_people(
+    model: str, splits: Sequence[str], *, device: str | None, as_json: bool, **_: Any
 ) -> None:
+    """Search every collection of some splits; print verdicts by collection and by type."""
+    from boolattn.data.people import SPLITS
+    from boolattn.evaluation.tables import markdown, short
+
+    if unknown := [split for split in splits if split not in SPLITS]:
+        raise ConfigError(f"people has no split {unknown[0]!r}; there are {', '.join(SPLITS)}")
+    names = [name for split in splits for name in SPLITS[split]]
+    groups: dict[str, Counter[str]] = defaultdict(Counter)
+    for *keys, verdict in _verdicts(model, device, names):
+        for key in (*keys, "all"):
+            groups[key].update([verdict])
+    if as_json:
+        print_json({"model": model, "splits": splits, "verdicts": groups}, indent=2)
+        return
+    order = dict.fromkeys(names, 0) | {"all": 2}
+    rows = []
+    for key, counts in sorted(groups.items(), key=lambda group: order.get(group[0], 1)):
+        cells = [*(counts[verdict] for verdict in _VERDICTS), n := counts.total()]
+        rows.append([key, *map(str, cells), short(counts["right"] / n)])
+    click.echo(markdown(["", *_VERDICTS, "queries", "share right"], rows))
+
+
+def _verdicts(model: str, device: str | None, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the collection, the type and the verdict of each query; an error is a wrong answer."""
+    from boolattn.data.people import load_collection
+    from boolattn.search import Searcher, load_model
+
+    encoder = load_model(model, device=device)
+    for name in names:
+        documents, queries = load_collection(name)
+        note(f"{name}: {len(documents):,} documents, {len(queries):,} queries")
+        searcher = Searcher.from_texts(documents, encoder)
+        for query in queries:
+            try:
+                result = searcher.search(query.text, 40)  # some are undecided
+                yield name, query.type, query.judge([hit.id for hit in result.hits])
+            except BoolattnError as error:
+                note(f"wrong: {query.text!r}: {error}")
+                yield name, query.type, "wrong"
+
+
+@click.command()
+@click.argument("first", help="Results; of several seeds, separated by commas.")
+@click.argument("second", help="Results of another system, same queries.")
+@metrics_option
+@option("--by", help="template, operator, domain, wording or kind.")
+@option("--figure", type=Path, help="Draw both by template.")
+@option("--seed", default=0, help="Random seed of the test.")
+@json_option
+def compare(first: str, second: str, by: str | None, figure: Path | None, **options: Any) -> None:
     """Compare two systems query by query: difference, 95% interval, p value.
 
     The p value is that of the paired randomisation test, the interval a bootstrap's. Values of
@@ -163,16 +281,17 @@ def compare(  # noqa: PLR0913 - options of a command line
     if by:
         groups = {name: [system.only(by, name) for system in systems] for name in systems[0].by(by)}
     grouped = [name for name in _GROUPED if all(name in system.values for system in systems)]
+    metrics = options["metrics"] or (grouped if by else None)
     compared = {
-        name: compare_results(*pair, metrics=metrics or (grouped if by else None), seed=seed)
+        name: compare_results(*pair, metrics=metrics, seed=options["seed"])
         for name, pair in groups.items()
     }
-    if as_json:
+    if options["as_json"]:
         plain = {name: {m: asdict(c) for m, c in rows.items()} for name, rows in compared.items()}
         named = {"first": systems[0].system, "second": systems[1].system}
         print_json({**named, "by": plain} if by else {**named, "metrics": plain[""]}, indent=2)
     else:
-        console(width=tables.WIDTH).print(tables.comparison_table(systems, compared))
+        click.echo(tables.comparison_table(systems, compared))
     if figure is not None:
         is_domains = systems[0].dataset.startswith("domains-")
         drawn = figures.by_domain(systems) if is_domains else figures.by_template(systems, FIGURE)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from typer import Argument, Option
+import click
+from click import option
 
-from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
+from boolattn.cli.output import json_option, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, PluginMismatchError, QueryError
 from boolattn.query.structure import operand_signs
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom, atoms
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.plugin.explain import Explanation
     from boolattn.query.plan import Plan
@@ -23,35 +24,36 @@ if TYPE_CHECKING:
 FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 
 
+@click.command()
+@click.argument("text", help="The text.")
+@option("--model", type=Path, help="Model folder; default: shipped.")
+@option("--operator", multiple=True, help="Open this gate: and, or, not.")
+@option("--figure", type=Path, help="Write heat maps to this file.")
+@json_option
 def explain(
-    text: Annotated[str, Argument(help="The text.")],
-    model: Annotated[Path | None, Option(help="Model folder; default: shipped.")] = None,
-    operator: Annotated[list[str] | None, Option(help="Open this gate: and, or, not.")] = None,
-    index: Annotated[str, Option(help="Address of an index, to read the text for.")] = "",
-    figure: Annotated[Path | None, Option(help="Write heat maps to this file.")] = None,
-    as_json: AsJson = False,
+    text: str, model: Path | None, operator: tuple[str, ...], figure: Path | None, as_json: bool
 ) -> None:
     """Show the parsed query, and cue, scope, bias and change of attention by token."""
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.encoders.models import SHIPPED, resolve
     from boolattn.evaluation.figures import save
+    from boolattn.query.parser import load_parser
+    from boolattn.query.reading import read_queries
 
     quiet_libraries()
-    folder = resolve(SHIPPED) if model is None else Path(model)
-    [plan], notes = _read(text, index)
-    result = _explained(folder, text, operator, is_needed=bool(operator or figure))
+    folder = model or resolve(SHIPPED)
+    [plan] = read_queries([text], load_parser())
+    result = _explained(folder, text, [*operator], is_needed=bool(operator or figure))
     if as_json:
         values = {"text": text} if result is None else result.to_dict()
         print_json(values | {"parsed": _parse_values(plan)})
     else:
-        out = console()
-        out.print(f"\n{text}", style="bold", soft_wrap=True)
-        out.print("\n".join([_parse_line(plan), *notes]), soft_wrap=True)
+        click.secho(f"\n{text}", bold=True)
+        click.echo(_parse_line(plan))
         if result is not None:
             gates = [name.upper() for name, is_open in result.gate.items() if is_open]
-            out.print(f"open gates: {', '.join(gates) or 'none'}")
-            out.print(_table(result))
+            click.echo(f"open gates: {', '.join(gates) or 'none'}\n\n{_table(result)}")
     if result is None:
         note("cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)")
     elif figure is not None:
@@ -60,7 +62,7 @@ def explain(
 
 
 def _explained(
-    folder: Path, text: str, operators: list[str] | None, *, is_needed: bool
+    folder: Path, text: str, operators: list[str], *, is_needed: bool
 ) -> Explanation | None:
     """Return what the attention does; ``None`` where that is not needed and cannot be had."""
     from boolattn.encoders.models import require_torch, torch_folder
@@ -69,7 +71,6 @@ def _explained(
         return None
     require_torch("cue, scope and bias")
     from boolattn.plugin.explain import explain as explain_text
-    from boolattn.reproduction.query_encoder import load_query_encoder
 
     source = torch_folder(folder)
     try:
@@ -80,23 +81,22 @@ def _explained(
         if is_needed:
             raise ConfigError(f"{folder.name} has no BoolAttn, and {error}") from error
         return None
-    return explain_text(encoder, tokenizer, text, operators=operators)
+    return explain_text(encoder, tokenizer, text, operators=operators or None)
 
 
-def _read(text: str, index: str) -> tuple[list[Plan], list[str]]:
-    """Read a query, for an index as its searcher does; return also the notes on it."""
-    from boolattn.query.parser import load_parser
-    from boolattn.query.reading import read_queries
-    from boolattn.search.options import SearchOptions
-    from boolattn.search.queries import QueryReader
-    from boolattn.stores.address import open_store
+def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load the encoder and its tokenizer; one without BoolAttn gets the shipped plug-in."""
+    from transformers import AutoTokenizer
 
-    if not index:
-        hint = "numbers become conditions where an index has a field for them: --index ADDRESS"
-        return read_queries([text], load_parser()), [hint] * any(map(str.isdigit, text))
-    with open_store(index).reading() as store:
-        plans = QueryReader(store, load_parser(), SearchOptions()).read([text])
-        return plans, list(plans[0].notes)
+    from boolattn.encoder.tower_storage import load_towers
+    from boolattn.encoder.towers import query_encoder
+    from boolattn.plugin import attach, load
+
+    is_towers = (home / "modules.json").is_file()
+    encoder = query_encoder(load_towers(home)) if is_towers else load(home)
+    if not hasattr(encoder.base_model, "boolattn"):
+        attach(encoder, "shipped")
+    return encoder, AutoTokenizer.from_pretrained(home, local_files_only=True)
 
 
 def _is_composed(plan: Plan) -> bool:
@@ -124,22 +124,16 @@ def _parse_line(plan: Plan) -> str:
     return f"parsed as {unparse(parsed)}   (confidence {plan.confidence:.0%}{used})"
 
 
-def _table(result: Explanation) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+def _table(result: Explanation) -> str:
+    from boolattn.evaluation.tables import aligned
 
-    table = Table("token")
     # A closed gate changes nothing, so its values are left out.
-    shown = [name for name in result.operators if result.gate[name]]
-    for name in shown:
-        for part in FORMATS:
-            table.add_column(f"{name.upper()}\n{part}", justify="right")
-    table.add_column("attention\nchange", justify="right")
+    shown = [(name, part) for name in result.operators if result.gate[name] for part in FORMATS]
+    rows = []
     for row in result.rows():
-        cells = [row["token"]]
-        for name in shown:
-            cells += [f"{row[part][name]:{form}}" for part, form in FORMATS.items()]
         change = 100 * row["attention_change"]
-        colour = "green" if change > 0.05 else "red" if change < -0.05 else "dim"
-        table.add_row(*map(Text, cells), Text(f"{change:+.1f}%", colour))
-    return table
+        colour = "green" if change > 0.05 else "red" if change < -0.05 else None
+        values = (f"{row[part][name]:{FORMATS[part]}}" for name, part in shown)
+        rows.append([row["token"], *values, click.style(f"{change:+.1f}%", fg=colour)])
+    heads = [f"{name.upper()} {part}" for name, part in shown]
+    return aligned(["token", *heads, "attention change"], rows)

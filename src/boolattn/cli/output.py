@@ -4,67 +4,35 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rich.console import Console
+    Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 #: Seconds between two lines of progress.
 _PAUSE = 5.0
 _LOUD = ("accelerate", "faiss", "httpx", "sentence_transformers", "transformers", "uvicorn")
 
 
-class _WithoutFlagTypes:
-    """Shows no type of flags in the help."""
-
-    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 - of click, or of typer's copy
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            if getattr(param, "is_flag", False):
-                param.metavar = ""
-        return params
-
-
-class Command(_WithoutFlagTypes, TyperCommand):
-    """A verb."""
-
-
-class Group(_WithoutFlagTypes, TyperGroup):
-    """The command line, and verbs with verbs of their own."""
-
-
-def console(*, markup: bool = False, stderr: bool = False, width: int = 0) -> Console:
-    """Return a console that prints texts as they are; ``width`` is that of a file."""
-    from rich.console import Console
-
-    shown = Console(markup=markup, stderr=stderr, highlight=False, emoji=False)
-    if width and not shown.is_terminal:
-        shown.width = width
-    return shown
+def joined(*decorators: Decorator) -> Decorator:
+    """Make one decorator of the options that several verbs have."""
+    return lambda command: reduce(lambda f, decorate: decorate(f), decorators[::-1], command)
 
 
 def print_json(value: object, *, indent: int | None = None) -> None:
     """Print a value as JSON; numbers that JSON does not have become null."""
-
-    def finite(plain: Any) -> Any:  # noqa: ANN401 - any JSON value
-        if isinstance(plain, dict):
-            return {key: finite(item) for key, item in plain.items()}
-        if isinstance(plain, list | tuple):
-            return [finite(item) for item in plain]
-        return None if isinstance(plain, float) and not math.isfinite(plain) else plain
-
-    typer.echo(json.dumps(finite(value), ensure_ascii=False, indent=indent, default=sorted))
+    text = json.dumps(value, ensure_ascii=False, default=sorted)
+    finite = json.loads(text, parse_constant=lambda _: None)
+    click.echo(json.dumps(finite, ensure_ascii=False, indent=indent))
 
 
 def plural(n: int, name: str) -> str:
@@ -72,9 +40,9 @@ def plural(n: int, name: str) -> str:
     return f"{n:,} {name}{'s' * (n != 1)}"
 
 
-def note(line: str) -> None:
+def note(line: str, **style: Any) -> None:
     """Print a line to stderr."""
-    typer.echo(line, err=True)
+    click.secho(line, err=True, **style)
 
 
 def progress_lines() -> Callable[[str, int, int], None]:

@@ -1,114 +1,108 @@
-"""The verb ``search``."""
+"""The verb ``search``: results for people as a table, for programs as CSV, JSON lines, TREC run."""
 
 from __future__ import annotations
 
+import csv
+import json
+import re
+import shutil
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer import Argument, Option
+import click
+from click import IntRange, option, style
 
 from boolattn import STARTED
-from boolattn.cli.output import AsJson, note, quiet_libraries
-from boolattn.cli.results import BASE_FIELDS, FORMATS, choose_fields, printer
-from boolattn.errors import BoolattnError, QuerySyntaxError
+from boolattn.cli.output import json_option, note, plural, print_json, quiet_libraries
+from boolattn.errors import BoolattnError, ConfigError, QuerySyntaxError
 from boolattn.files import cache_folder
+from boolattn.stores.filters import known_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from boolattn.search import Searcher
+    from boolattn.search import Hit, Searcher, SearchResult
+
+    #: Shows the result of a query, with its number and when it was asked.
+    Printer = Callable[[SearchResult, int, float], None]
+    #: Start and end of a part of a text, and its style.
+    StyledSpan = tuple[int, int, dict[str, Any]]
 
 #: What names an index.
 ADDRESS_HELP = (
     "Of the index: a folder, postgresql://HOST/DB?table=NAME, qdrant://HOST:6333/NAME or "
     "milvus://HOST:19530/NAME."
 )
+index_argument = click.argument("index", metavar="ADDRESS", help=ADDRESS_HELP)
+model_option = option("--model", help="Default: the model named by the index.")
 #: Queries that the prompt remembers.
 _HISTORY = 1000
+FORMATS = ("table", "csv", "jsonl", "trec")
+BASE_FIELDS = ("query", "rank", "score", "id", "title", "text", "passage", "verdict", "why")
+_DEFAULT = BASE_FIELDS[:6]
+#: Characters of a text in the table, and of those before the first word that matches.
+SNIPPET, _BEFORE = 160, 40
+_LEFT_OUT = 5  # documents left out that are named
+_OPERATORS = {"AND": "green", "OR": "cyan", "NOT": "red"}
+_OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
 
 
-def search(  # noqa: PLR0913 - options of a command line
-    context: typer.Context,
-    index: Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)],
-    query: Annotated[
-        list[str] | None,
-        Argument(help='Plain language, or "moths AND Borneo NOT Java"; left out: a prompt.'),
-    ] = None,
-    positive: Annotated[
-        list[str] | None, Option(help="Operand to add; like:ID is a document; repeatable.")
-    ] = None,
-    negative: Annotated[list[str] | None, Option(help="Operand to exclude; repeatable.")] = None,
-    k: Annotated[int, Option("-k", "--top", "--limit", min=1, help="Number of results.")] = 10,
-    offset: Annotated[int, Option(min=0, help="Results to pass over, for the next page.")] = 0,
-    mode: Annotated[str, Option(help="Query syntax: auto, plain, explicit.")] = "auto",
-    filters: Annotated[
-        list[str] | None,
-        Option("--filter", metavar="KEY=VALUE", help="Also !=, ~, >=, >, <=, <; repeatable."),
-    ] = None,
-    hybrid: Annotated[
-        bool | None,
-        Option("--hybrid/--no-hybrid", help="Search by words too; default: if the index has them."),
-    ] = None,
-    strict_not: Annotated[
-        bool | None,
-        Option(
-            "--strict-not/--no-strict-not",
-            help="Leave out documents with what NOT excludes, by words and kinds; default: yes.",
-        ),
-    ] = None,
-    kinds: Annotated[
-        bool,
-        Option("--kinds/--no-kinds", help="Let things of a negated kind count, as cream does."),
-    ] = True,
-    allow: Annotated[
-        list[str] | None, Option(help="Word that is not of a negated kind; repeatable.")
-    ] = None,
-    min_score: Annotated[
-        float | None, Option(help="Least similarity of a result to what is asked for, as 0.3.")
-    ] = None,
-    plain: Annotated[
-        bool, Option("--plain", help="Do not read and, or, not: compare the whole text.")
-    ] = False,
-    exhaustive: Annotated[bool, Option("--exhaustive", help="Score all documents.")] = False,
-    explain: Annotated[
-        bool, Option("--explain", help="Show the rank for each operand, and what is ranked lower.")
-    ] = False,
-    model: Annotated[str, Option(help="Default: the model named by the index.")] = "",
-    verify: Annotated[bool, Option("--verify", help="Check hashes of the index files.")] = False,
-    fields: Annotated[
-        str, Option(help=f"To show: {', '.join(BASE_FIELDS)}, and metadata; with commas.")
-    ] = "",
-    form: Annotated[
-        str, Option("--format", help=f"Of the results: {', '.join(FORMATS)}.")
-    ] = FORMATS[0],
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@index_argument
+@click.argument(
+    "query", nargs=-1, help='Plain language, or "moths AND Borneo NOT Java"; left out: a prompt.'
+)
+@option("--positive", multiple=True, help="Operand to add; like:ID is a document; repeatable.")
+@option("--negative", multiple=True, help="Operand to exclude; repeatable.")
+@option("-k", "--top", "--limit", "k", type=IntRange(1), default=10, help="Number of results.")
+@option("--offset", type=IntRange(0), default=0, help="Results to pass over, for the next page.")
+@option("--mode", default="auto", help="Query syntax: auto, plain, explicit.")
+@option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="Also !=, ~, >=, >, <=, <.")
+@option("--hybrid/--no-hybrid", default=None, help="Search by words too; default: if there are.")
+@option(
+    "--strict-not/--no-strict-not",
+    default=None,
+    help="Leave out documents with what NOT excludes, by words and kinds; default: yes.",
+)
+@option("--kinds/--no-kinds", default=True, help="Let things of a negated kind count.")
+@option("--allow", multiple=True, help="Word that is not of a negated kind; repeatable.")
+@option("--min-score", type=float, help="Least similarity of a result to what is asked for.")
+@option("--plain", is_flag=True, help="Do not read and, or, not: compare the whole text.")
+@option("--exhaustive", is_flag=True, help="Score all documents.")
+@option("--explain", is_flag=True, help="Show ranks for each operand, and what is ranked lower.")
+@model_option
+@option("--verify", is_flag=True, help="Check hashes of the index files.")
+@option("--fields", help=f"To show: {', '.join(BASE_FIELDS)}, metadata; with commas.")
+@option("--format", "form", default="table", help=f"Of the results: {', '.join(FORMATS)}.")
+@json_option
+def search(index: str, query: tuple[str, ...], k: int, **options: Any) -> None:
     """Search an index: one query, or without one a prompt (or the lines of stdin)."""
     from boolattn.search.options import SearchOptions
     from boolattn.stores.filters import parse_filters
 
     quiet_libraries()
-    conditions = parse_filters(filters or [])
-    searcher = open_index(index, model, verify=verify)
-    names = SearchOptions.__dataclass_fields__.keys() & context.params.keys()
-    options = {name: value for name in names if (value := context.params[name]) is not None}
-    options |= {"filters": conditions, "compose": not plain}
-    chosen = choose_fields(fields, searcher.fields)
-    show = printer("json" if as_json else form, chosen, k, explain=explain)
+    conditions = parse_filters(options["filters"])
+    searcher = open_index(index, options["model"], verify=options["verify"])
+    names = SearchOptions.__dataclass_fields__.keys() & options.keys()
+    values = {name: options[name] for name in names if options[name] is not None}
+    values |= {"filters": conditions, "compose": not options["plain"]}
+    fields = _choose_fields(options["fields"] or "", searcher.fields)
+    form = "json" if options["as_json"] else options["form"]
+    show = _printer(form, fields, k, explain=options["explain"])
 
     def answer(text: str, number: int, start: float) -> None:
         try:
-            result = searcher.search(text, k, **options)
+            result = searcher.search(text, k, **values)
         except QuerySyntaxError as error:
             note(error.pointer())
             raise
         show(result, number, start)
 
-    if query or positive:
-        answer(" ".join(query or []), 1, STARTED)
+    if query or options["positive"]:
+        answer(" ".join(query), 1, STARTED)
         return
     n_wrong = 0
     for number, text in enumerate(queries(), start=1):
@@ -118,7 +112,7 @@ def search(  # noqa: PLR0913 - options of a command line
             n_wrong += 1
             note(f"boolattn: query {number}: {error}")
     if n_wrong and not sys.stdin.isatty():
-        raise typer.Exit(2)
+        raise click.exceptions.Exit(2)
 
 
 def queries() -> Iterator[str]:
@@ -149,7 +143,7 @@ def queries() -> Iterator[str]:
 
 
 def open_index(
-    address: str, model: str = "", *, device: str | None = None, verify: bool = False
+    address: str, model: str | None = None, *, device: str | None = None, verify: bool = False
 ) -> Searcher:
     """Open an index; without a model's name, with the model that the index names."""
     from boolattn.search import Searcher, load_model
@@ -159,3 +153,161 @@ def open_index(
         model = open_store(address).settings.model
     encoder = load_model(model, device=device) if model else None
     return Searcher.open(address, encoder, verify=verify)
+
+
+def _choose_fields(text: str, metadata: Sequence[str]) -> list[str]:
+    """Read the names of fields to show; refuse unknown ones."""
+    known = dict.fromkeys((*BASE_FIELDS, *metadata))
+    asked = (name.strip() for name in text.split(","))
+    names = list(dict.fromkeys(known_name(name, known) for name in asked if name))
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(f"there is no field {unknown[0]!r}; there are {', '.join(known)}")
+    return names
+
+
+def _printer(form: str, fields: list[str], k: int, *, explain: bool) -> Printer:
+    """Return what prints up to ``k`` results in a format."""
+    if form == "json":
+        return lambda result, _number, _start: print_json(result.to_dict())
+    if form == "table":
+        return lambda result, _number, start: _print(result, fields, k, start, explain=explain)
+    if form not in FORMATS:
+        raise ConfigError(f"no format {form!r}; there are {', '.join(FORMATS)}")
+    names = fields or _DEFAULT
+    writer = csv.writer(sys.stdout)
+    if form == "csv":
+        writer.writerow(names)
+
+    def show(result: SearchResult, number: int, _start: float) -> None:
+        from boolattn.evaluation.ranking import run_line
+
+        for rank, hit in enumerate(result.hits, start=1 + result.offset):
+            values = [_value(result, hit, rank, name) for name in names]
+            if form == "trec":
+                click.echo(run_line(str(number), hit.id, rank, hit.score))
+            elif form == "csv":
+                writer.writerow([json.dumps(v) if isinstance(v, list) else v for v in values])
+            else:
+                print_json(dict(zip(names, values, strict=True)))
+
+    return show
+
+
+def _value(result: SearchResult, hit: Hit, rank: int, name: str) -> Any:  # noqa: ANN401 - metadata
+    if name == "passage":
+        return hit.text[slice(*(hit.passage or (None, None)))]
+    if name in ("query", "rank"):
+        return result.query if name == "query" else rank
+    return getattr(hit, name) if name in BASE_FIELDS else hit.metadata.get(name)
+
+
+def _print(result: SearchResult, fields: list[str], k: int, start: float, *, explain: bool) -> None:
+    """Print the parsed query to stderr and the results to stdout."""
+    note(_coloured_query(result))
+    search_modes = ["by words and meaning"] * result.hybrid
+    search_modes += ["what is excluded is left out"] * result.strict_not
+    if not result.is_composed:
+        search_modes.insert(0, f"searched as one text: {result.why_one_vector}")
+    if result.is_composed or result.parsed != result.tree:
+        search_modes.insert(0, f"confidence {result.confidence:.0%}")
+        tree = re.sub(
+            rf"(?<![^ (])({'|'.join(_OPERATORS)})(?= )",
+            lambda match: style(match[0], fg=_OPERATORS[match[0]], bold=True),
+            result.parsed_text,
+        )
+        note(f"parsed as {tree}   " + style(f"({'; '.join(search_modes)})", dim=True))
+    else:
+        note("; ".join(search_modes), dim=True)
+    for warning in (*result.warnings, *result.notes):
+        note(f"note: {warning}", fg="yellow")
+    if result.hits:
+        _print_table(result, result.hits, fields, explain=explain)
+    if result.left_out:
+        shown = [f"{d.title or d.id} ({d.why})" for d in result.left_out[:_LEFT_OUT]]
+        shown += ["…"] * (len(result.left_out) > _LEFT_OUT)
+        note(f"left out: {', '.join(shown)}", dim=True)
+    if result.ranked_lower:
+        click.secho("\nranked lower than without and, or, not:", dim=True)
+        _print_table(result, result.ranked_lower, fields, explain=explain)
+    seconds, last = time.perf_counter() - start, result.offset + len(result.hits)
+    took = f"{seconds:.2f} s (search: {result.took['total']:.0f} ms)"
+    line = f"{plural(len(result), 'result')} in {took}"
+    more = f"; next page: --offset {last}" if len(result.hits) == k and last < result.total else ""
+    note(f"{line}, of {plural(result.total, 'document')}{more}", dim=True)
+
+
+def _print_table(
+    result: SearchResult, hits: tuple[Hit, ...], fields: list[str], *, explain: bool
+) -> None:
+    from boolattn.evaluation.tables import aligned
+    from boolattn.scoring.exact import SHORTLIST
+
+    operands = []
+    if explain and result.is_composed:
+        pairs = zip(result.is_negated, result.operands, strict=True)
+        operands = ["NOT " * is_negated + name[:14] for is_negated, name in pairs]
+    columns = ["", "score", *operands, *(fields or ["document"])]
+    rows: list[list[str]] = []
+
+    def add_note(text: str, **styles: Any) -> None:
+        rows.append([""] * (len(columns) - 1) + [style(text, **styles)])
+
+    is_less = explain  # which says it of each result
+    for rank, hit in enumerate(hits, start=1 + result.offset):
+        if not hit.fits and not is_less:
+            is_less = True
+            add_note("(less than half as close as the best from here on)", dim=True)
+        row = [str(rank), f"{hit.score:.3f}"]
+        row += [str(n) if n <= SHORTLIST else f">{SHORTLIST}" for n in hit.ranks[: len(operands)]]
+        values = (_value(result, hit, rank, name) for name in fields)
+        row += ["" if v is None else _printable(str(v)[: 2 * SNIPPET]) for v in values]
+        if not fields:
+            row.append(
+                f"{style(_printable(hit.title or hit.id), bold=True)}  {_snippet(result, hit)}"
+            )
+        rows.append(row)
+        if explain and hit.why and not fields:
+            add_note(f"{hit.verdict} because it {_printable(hit.why)}", fg="red")
+    lines = aligned(columns, rows).splitlines()
+    indent = " " * lines[0].rindex(columns[-1])
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for line in lines:
+        click.echo(click.wrap_text(line, max(width, len(indent) + 20), "", indent))
+
+
+def _snippet(result: SearchResult, hit: Hit) -> str:
+    """Return the part of the best passage around the first words that match, which are marked."""
+    begin, end = hit.passage or (0, len(hit.text))
+    marked = result.highlights(hit)
+    if marked and marked[0][1] > begin + SNIPPET:
+        begin = hit.text.find(" ", marked[0][0] - _BEFORE, marked[0][0]) + 1 or marked[0][0]
+    mark = {"bold": True, "underline": True}
+    spans = [(a - begin, b - begin, mark) for a, b in marked if a >= begin]
+    text = _printable(hit.text[begin : min(end, begin + SNIPPET)])
+    return "… " * bool(begin) + _styled(text, spans)
+
+
+def _coloured_query(result: SearchResult) -> str:
+    """Colour the words of each operand in the query; negated operands are struck out."""
+    styled: list[StyledSpan] = []
+    for number, (spans, is_negated) in enumerate(zip(result.spans, result.is_negated)):  # noqa: B905
+        colour = {"fg": _OPERANDS[number % len(_OPERANDS)]}
+        styled += [
+            (*span, {"fg": "red", "strikethrough": True} if is_negated else colour)
+            for span in spans
+        ]
+    return _styled(_printable(result.query), styled)
+
+
+def _styled(text: str, spans: Iterable[StyledSpan]) -> str:
+    """Give parts of a text their style; the last one counts."""
+    styles: list[dict[str, Any]] = [{}] * len(text)
+    for start, end, wanted in spans:
+        styles[start:end] = [wanted] * (min(end, len(text)) - start)
+    pairs = groupby(zip(styles, text, strict=True), key=lambda pair: pair[0])
+    return "".join(style("".join(c for _, c in group), **wanted) for wanted, group in pairs)
+
+
+def _printable(text: str) -> str:
+    """Replace line ends, and what would move a terminal's cursor."""
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -2,116 +2,78 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
-import typer
-from typer import Argument, Option
+import click
+from click import option
 
-from boolattn.cli.output import note, quiet_libraries
-from boolattn.cli.search import ADDRESS_HELP, open_index
-from boolattn.errors import ConfigError
+from boolattn.cli.output import joined, note, quiet_libraries
+from boolattn.cli.search import index_argument, model_option, open_index
 from boolattn.files import require
-
-if TYPE_CHECKING:
-    from boolattn.search import Searcher
-    from boolattn.service.settings import ServiceSettings
+from boolattn.service.settings import LOOPBACK, ServiceSettings, key_from
 
 #: Names of known models for people.
 NAMES = {"shipped": "the model that comes with boolattn", "minilm": "all-MiniLM-L6-v2"}
+#: Limits that are options, which have the defaults of the settings.
+_LIMITS = {
+    "max_length": "Most characters of a query.",
+    "max_k": "Maximum number of results.",
+    "max_body": "Most bytes of a request.",
+    "max_upload": "Most bytes of documents in a request.",
+    "max_work": "Most operands of a query times its candidates.",
+    "concurrency": "Most active requests.",
+    "per_client": "Most active requests of one client.",
+    "timeout": "Seconds that a request may take.",
+    "batch_size": "Queries of a batch; 1: no batching.",
+}
+limit_options = joined(
+    *(
+        option(f"--{name.replace('_', '-')}", default=getattr(ServiceSettings, name), help=text)
+        for name, text in _LIMITS.items()
+    )
+)
 
 
-def serve(  # noqa: PLR0913 - options of a command line
-    context: typer.Context,
-    index: Annotated[str, Argument(metavar="ADDRESS", help=ADDRESS_HELP)],
-    plain_index: Annotated[
-        str | None,
-        Option(help="Another model's index of the same documents, to compare with."),
-    ] = None,
-    compare: Annotated[bool, Option(help="Offer a comparison with plain search.")] = True,
-    model: Annotated[str | None, Option(help="Default: the model named by the index.")] = None,
-    device: Annotated[str | None, Option(help="Run the model in PyTorch: cpu, cuda.")] = None,
-    label: Annotated[str | None, Option(help="Name of the model on the page.")] = None,
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(max=65535, help="Port to listen on; 0: any free port.")] = 8000,
-    allowed_host: Annotated[
-        list[str] | None, Option(help="Name under which the service is asked; repeatable; *: any.")
-    ] = None,
-    trusted_proxy: Annotated[
-        list[str] | None, Option(help="Address of a proxy that names its clients; repeatable.")
-    ] = None,
-    api_key_env: Annotated[str | None, Option(help="Variable with the API key.")] = None,
-    max_length: Annotated[int, Option(help="Most characters of a query.")] = 1000,
-    max_k: Annotated[int, Option(help="Maximum number of results.")] = 100,
-    max_body: Annotated[int, Option(help="Most bytes of a request.")] = 65_536,
-    max_upload: Annotated[int, Option(help="Most bytes of documents in a request.")] = 1 << 24,
-    max_work: Annotated[int, Option(help="Most operands of a query times its candidates.")] = 1
-    << 15,
-    concurrency: Annotated[int, Option(help="Most active requests.")] = 64,
-    per_client: Annotated[int, Option(help="Most active requests of one client.")] = 48,
-    timeout: Annotated[float, Option(help="Seconds that a request may take.")] = 10.0,
-    batch_size: Annotated[int, Option(help="Queries of a batch; 1: no batching.")] = 32,
-    batch_wait: Annotated[float, Option(help="Milliseconds to wait for a batch.")] = 2.0,
-) -> None:
+@click.command()
+@index_argument
+@model_option
+@option("--device", help="Run the model in PyTorch: cpu, cuda.")
+@option("--label", help="Name of the model on the page.")
+@option("--host", default="127.0.0.1", help="Address to listen on.")
+@option("--port", type=click.IntRange(0, 65535), default=8000, help="0: any free port.")
+@option("--allowed-host", multiple=True, help="Name that the service has; repeatable; *: any.")
+@option("--trusted-proxy", multiple=True, help="Address of a proxy that names its clients.")
+@option("--api-key-env", help="Variable with the API key.")
+@limit_options
+@option("--batch-wait", default=2.0, help="Milliseconds to wait for a batch.")
+def serve(index: str, host: str, port: int, **options: Any) -> None:
     """Serve an index: a page, a JSON API, metrics."""
     require("serve", ("fastapi", "prometheus_client", "uvicorn"), "serve")
     quiet_libraries(log_format="%(asctime)s %(message)s")
-    from boolattn.service.settings import LOOPBACK, ServiceSettings, key_from
-
-    if plain_index is not None and not compare:
-        raise ConfigError("--plain-index cannot be used with --no-compare")
-    names = {field.name for field in fields(ServiceSettings)}
+    key = options["api_key_env"]
+    # An address that stands for all is no name that callers use.
+    names = [host] if host not in ("", "0.0.0.0", "::") else []  # nosec B104 - not bound
     settings = ServiceSettings(
-        **{name: value for name, value in context.params.items() if name in names - {"label"}}
-        | {"batch_wait": batch_wait / 1000},
-        allowed_hosts=(*LOOPBACK, *_names(host), *map(str.lower, allowed_host or ())),
-        trusted_proxies=tuple(trusted_proxy or ()),
-        api_key=None if api_key_env is None else key_from(api_key_env),
+        **{name: options[name] for name in _LIMITS} | {"batch_wait": options["batch_wait"] / 1000},
+        allowed_hosts=(*LOOPBACK, *map(str.lower, (*names, *options["allowed_host"]))),
+        trusted_proxies=options["trusted_proxy"],
+        api_key=None if key is None else key_from(key),
     )
-    searcher = open_index(index, model or "", device=device)
-    settings = replace(settings, label=label or _name(searcher))
-    plain = None
-    if plain_index is not None:
-        plain = open_index(plain_index)
-        settings = replace(settings, plain_label=f"{_name(plain)}, one vector")
-        if len(plain) != len(searcher):
-            raise ConfigError(
-                f"the plain index has {len(plain)} documents and the other {len(searcher)}; "
-                "index the same documents with both models"
-            )
-    _run(searcher, plain, settings, (host, port))
-
-
-def _names(host: str) -> list[str]:
-    """Return the name that callers use; none for an address that stands for all."""
-    return [host.lower()] if host not in ("", "0.0.0.0", "::") else []  # nosec B104 - not bound
-
-
-def _name(searcher: Searcher) -> str:
+    searcher = open_index(index, options["model"], device=options["device"])
     name = searcher.settings.model
-    return NAMES.get(name) or Path(name).name or "unnamed model"
-
-
-def _run(
-    searcher: Searcher,
-    plain: Searcher | None,
-    settings: ServiceSettings,
-    address: tuple[str, int],
-) -> None:
+    label = options["label"] or NAMES.get(name) or Path(name).name or "unnamed model"
     from boolattn.service.app import create_app
     from boolattn.service.server import Server, address_of, listen
-    from boolattn.service.settings import LOOPBACK
 
-    listener = listen(*address)
+    listener = listen(host, port)
     # Loads what is loaded on first use, so that the first caller does not wait.
-    for system in (searcher, plain):
-        if system is not None and len(system):
-            system.search("warm-up", 1)
-    if settings.api_key is None and address[0] not in LOOPBACK:
+    if len(searcher):
+        searcher.search("warm-up", 1)
+    if settings.api_key is None and host not in LOOPBACK:
         note("boolattn: no API key is set: anyone who reaches this address can search")
-
-    app = create_app(searcher, plain, settings)
-    ready = partial(typer.echo, address_of(listener))
+    app = create_app(searcher, replace(settings, label=label))
+    ready = partial(click.echo, address_of(listener))
     Server(app, settings, ready=ready).run(sockets=[listener])

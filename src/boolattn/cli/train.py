@@ -2,61 +2,56 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Argument, Option
+import click
+from click import argument, option
 
-from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
+from boolattn.cli.output import joined, json_option, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, MissingDataError
 
-PresetName = Annotated[str, Option(help="Name of a preset, or a TOML file.")]
-Changes = Annotated[
-    list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change a setting; repeatable.")
-]
-Out = Annotated[Path, Option(help="Folder of the run.")]
-Resume = Annotated[bool, Option("--resume", help="Continue a run that stopped.")]
+run_options = joined(
+    option("--out", type=Path, required=True, help="Folder of the run."),
+    option("--preset", default="demo", help="Name of a preset, or a TOML file."),
+    option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting."),
+    option("--data", type=Path, help="Folder of the data set, or of SetBERT's sentences."),
+    option("--resume", is_flag=True, help="Continue a run that stopped."),
+)
 
 
-def pretrain(
-    out: Out,
-    preset: PresetName = "demo",
-    changes: Changes = None,
-    data: Annotated[Path | None, Option(help="Folder of SetBERT's sentences.")] = None,
-    *,
-    resume: Resume = False,
-) -> None:
+@click.command()
+@run_options
+def pretrain(**options: Any) -> None:
     """Pre-train a plug-in: its cues, gates and scopes; by default on generated sentences."""
-    _run("pretrain", preset, changes, out=out, data=data, resume=resume)
+    _run("pretrain", **options)
 
 
-def train(  # noqa: PLR0913 - options of a command line
-    out: Out,
-    preset: PresetName = "demo",
-    changes: Changes = None,
-    data: Annotated[Path | None, Option(help="Folder of the data set.")] = None,
-    pretrained: Annotated[Path | None, Option(help="Model folder to start from.")] = None,
-    rankings: Annotated[Path | None, Option(help="TREC run for n_bm25 negatives.")] = None,
-    *,
-    resume: Resume = False,
-) -> None:
+@click.command()
+@run_options
+@option("--pretrained", type=Path, help="Model folder to start from.")
+@option("--rankings", type=Path, help="TREC run for n_bm25 negatives.")
+def train(**options: Any) -> None:
     """Train a two-tower model for retrieval."""
-    files = {"data": data, "pretrained": pretrained, "rankings": rankings}
-    _run("train", preset, changes, out=out, resume=resume, **files)
+    _run("train", **options)
 
 
-def average(
-    base: Annotated[str, Argument(help="Folder of the encoder that the models began with.")],
-    models: Annotated[list[Path], Argument(help="Folders of trained models.")],
-    out: Annotated[Path, Option(help="The model folder to write.")],
-    share: Annotated[
-        list[float] | None, Option(min=0, help="Share of each model; one for all, or one each.")
-    ] = None,
-) -> None:
+@click.command()
+@argument("base", help="Folder of the encoder that the models began with.")
+@argument("models", nargs=-1, required=True, type=Path, help="Folders of trained models.")
+@option("--out", type=Path, required=True, help="The model folder to write.")
+@option(
+    "--share",
+    multiple=True,
+    type=click.FloatRange(0),
+    help="Share of each model, default 0.5; one for all, or one each.",
+)
+def average(base: str, models: tuple[Path, ...], out: Path, share: tuple[float, ...]) -> None:
     """Average the weights of trained models with those of the encoder they began with."""
-    shares = share or [0.5]
+    shares = share or (0.5,)
     if len(shares) not in {1, len(models)}:
         raise ConfigError(f"{len(shares)} shares for {len(models)} models; give one, or one each")
     from boolattn.encoders.models import require_torch
@@ -73,20 +68,18 @@ def average(
     note(f"wrote {out}")
 
 
-def export(
-    model: Annotated[Path, Argument(help="Folder of a trained or sentence-transformers model.")],
-    out: Annotated[Path, Argument(help="The folder to write.")],
-    float32: Annotated[bool, Option("--float32", help="Do not round the weights.")] = False,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@argument("model", type=Path, help="Folder of a trained or sentence-transformers model.")
+@argument("out", type=Path, help="The folder to write.")
+@option("--float32", is_flag=True, help="Do not round the weights.")
+@json_option
+def export(model: Path, out: Path, float32: bool, as_json: bool) -> None:
     """Write a model for onnxruntime, which needs no PyTorch, and compare the two."""
     if not (model / "modules.json").is_file():
         raise MissingDataError(f"{model} holds no modules.json; give the folder of a trained model")
     from boolattn.encoders.models import require_torch
 
     require_torch("export")
-    from rich.table import Table
-
     from boolattn.encoder.export.folder import export_model
 
     quiet_libraries()
@@ -95,14 +88,14 @@ def export(
     if as_json:
         print_json({"folder": str(out), "bytes": size, **manifest.agreement})
         return
-    table = Table("agreement with torch", "", box=None)
     for name, value in manifest.agreement.items():
-        table.add_row(name.replace("_", " "), f"{value:.4f}")
-    console().print(table)
+        click.echo(f"agreement with torch: {name.replace('_', ' ')} {value:.4f}")
     note(f"{out}: {size / 1e6:.1f} MB")
 
 
-def checksums(folder: Annotated[Path, Argument(help="Folder of a model for PyTorch.")]) -> None:
+@click.command()
+@argument("folder", type=Path, help="Folder of a model for PyTorch.")
+def checksums(folder: Path) -> None:
     """Recompute a model's checksums, after you changed its files."""
     from boolattn.checksums import SUMS, write_sums
 
@@ -112,10 +105,11 @@ def checksums(folder: Annotated[Path, Argument(help="Folder of a model for PyTor
     note(f"wrote {folder / SUMS}")
 
 
-def _run(verb: str, preset: str, changes: list[str] | None, **options: Any) -> None:
+def _run(verb: str, preset: str, changes: tuple[str, ...], **options: Any) -> None:
     quiet_libraries(log_format="%(message)s")
     from boolattn.training.launch import Launch, run_command
 
     command = shlex.join(["boolattn", *sys.argv[1:]])
-    launch = Launch(**options, command=command)
-    print_json(run_command(verb, preset, changes or [], launch), indent=2)
+    result = run_command(verb, preset, changes, Launch(**options, command=command))
+    if os.environ.get("RANK", "0") == "0":  # the first process of several
+        print_json(result, indent=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -62,20 +63,19 @@ def fetch(url: str, target: Path, *, sha256: str = "") -> Path:
 
 
 def _transfer(url: str, draft: Path) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+    import click
 
-    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
     request = urllib.request.Request(url, headers={"User-Agent": "boolattn"})
     with (
         urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response,  # nosec B310
-        Progress(*columns, console=Console(stderr=True), transient=True) as bar,
+        click.progressbar(
+            length=response.length or 0, file=sys.stderr, hidden=not sys.stderr.isatty()
+        ) as bar,
         draft.open("wb") as handle,
     ):
-        task = bar.add_task("", total=response.length)
         while chunk := response.read(_CHUNK):
             handle.write(chunk)
-            bar.advance(task, len(chunk))
+            bar.update(len(chunk))
         if response.length:  # what is left of the announced length
             raise http.client.IncompleteRead(b"", response.length)
 

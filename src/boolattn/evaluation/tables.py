@@ -1,17 +1,13 @@
-"""Results as tables for a terminal, with rich, and in Markdown."""
+"""Results as tables for a terminal, and in Markdown."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
-
-from boolattn.evaluation import domains
-from boolattn.evaluation.metrics import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from rich.table import Table
 
     from boolattn.evaluation.results import Results
     from boolattn.evaluation.significance import Comparison
@@ -19,86 +15,80 @@ if TYPE_CHECKING:
 #: Width where there is no terminal.
 WIDTH = 130
 # Short headings, and metrics that a narrow terminal leaves out, in this order.
-_HEADINGS = {
-    "mrecall": "MRec.",
-    "violations": "viol.",
-    "r_precision": "R-\nprec.",
-    "partial_before_full": "part.\nbefore\nfull",
-    "excluded_before_full": "excl.\nbefore\nfull",
-}
+_HEADINGS = {"partial_before_full": "part<full", "excluded_before_full": "excl<full"}
 _OPTIONAL = ("recall@50", "recall@1000", "mrecall@100", "violations@10", "mrr@10", "ndcg@10")
 # Significance level at which a difference is marked.
 _LEVEL = 0.05
+_STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 
-def split_table(results: Results, width: int = WIDTH) -> Table:
+def split_table(results: Results, width: int = WIDTH) -> str:
     """Return the means of one split: all queries, then each grouping.
 
     Empty columns are left out, and those that do not fit the width.
     """
-    from rich.console import Console
-
     gate = f", gate: {results.gate}" if results.gate else ""
     title = (
         f"{results.label}{gate} on {results.dataset}, {results.split}: "
         f"{len(results.queries):,} queries, {results.n_documents:,} documents"
     )
-    sections = [{"all": results.overall}]
+    groups = {"all": results.overall}
     for grouping in ("template", "operator", "domain", "wording"):
-        groups = results.by(grouping)
+        named = results.by(grouping)
         # A single group repeats the row of all.
-        if len(groups) > 1:
+        if len(named) > 1:
             prefix = "" if grouping == "template" else f"{grouping}: "
-            sections.append({prefix + name: group for name, group in groups.items()})
+            groups |= {prefix + name: group for name, group in named.items()}
     shown = [name for name, value in results.overall.means.items() if not math.isnan(value)]
     optional = [name for name in _OPTIONAL if name in shown]
     while True:
-        table = _table(title, ["", "n", *map(_heading, shown)])
-        for section in sections:
-            for name, group in section.items():
-                values = (short(group.means[metric]) for metric in shown)
-                table.add_row(name, f"{group.n:,}", *values)
-            table.add_section()
-        if not optional or Console(width=10 * WIDTH).measure(table).maximum <= width:
-            return table
+        heads = ["", "n", *(_HEADINGS.get(name, name.replace("recall@", "R@")) for name in shown)]
+        rows = [
+            [name, f"{group.n:,}", *(short(group.means[metric]) for metric in shown)]
+            for name, group in groups.items()
+        ]
+        text = aligned(heads, rows)
+        if not optional or len(text.partition("\n")[0]) <= width:
+            return f"{title}\n\n{text}"
         shown.remove(optional.pop(0))
 
 
-def domains_table(systems: Sequence[Results]) -> Table:
+def domains_table(systems: Sequence[Results]) -> str:
     """Return R-precision and leak by domain and kind of query, for each system."""
+    from boolattn.evaluation import domains
+
     first = systems[0]
+    rows = [
+        [f"{results.details.get('way', '')} {name}".strip(), *map(short, values)]
+        for results in systems
+        for name, values in domains.rows_of(results).items()
+    ]
+    text = aligned(["", *(heading for heading, _, _ in domains.columns_of(first.split))], rows)
     title = f"{first.system} on {first.dataset}, {first.split}: R-precision by domain, and leak"
-    table = _table(title, ["", *(heading for heading, _, _ in domains.columns_of(first.split))])
-    for results in systems:
-        way = str(results.details.get("way", ""))
-        for name, values in domains.rows_of(results).items():
-            table.add_row(f"{way} {name}".strip(), *map(short, values))
-        table.add_section()
-    return table
+    return f"{title}\n\n{text}"
 
 
 def comparison_table(
     systems: Sequence[Results], compared: Mapping[str, Mapping[str, Comparison]]
-) -> Table:
+) -> str:
     """Return the metrics of two systems, by group where groups are named."""
+    from boolattn.evaluation.metrics import parse
+
     first, second = systems
-    is_grouped = "" not in compared
     title = (
         f"{first.dataset}, {first.split}: {first.system} (first), {second.system} (second); "
         f"* better, ! worse, at p < {_LEVEL}"
     )
-    columns = ["metric", "queries", "first", "second", "difference", "95% interval", "p", ""]
-    table = _table(title, [*(["group"] if is_grouped else []), *columns])
-    for group, rows in compared.items():
-        for name, test in rows.items():
+    heads = ["", "metric", "queries", "first", "second", "difference", "95% interval", "p", ""]
+    rows = []
+    for group, tests in compared.items():
+        for name, test in tests.items():
             is_better = (test.difference < 0) == parse(name).lower_is_better
             mark = "" if test.p_value >= _LEVEL else "*" if is_better else "!"
             means = (short(test.first), short(test.second), f"{test.difference:+.4f}")
             cells = (f"{test.low:+.4f} to {test.high:+.4f}", f"{test.p_value:.4f}", mark)
-            head = [group] if is_grouped else []
-            table.add_row(*head, name, f"{test.n:,}", *means, *cells)
-        table.add_section()
-    return table
+            rows.append([group, name, f"{test.n:,}", *means, *cells])
+    return f"{title}\n\n{aligned(heads, rows)}"
 
 
 def short(value: float, digits: int = 3) -> str:
@@ -119,17 +109,19 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
 
 
-def _heading(metric: str) -> str:
-    name, mark, rank = metric.partition("@")
-    return _HEADINGS.get(name, name.replace("_", "\n")) + (f"\n{mark}{rank}" if mark else "")
+def aligned(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out a table for a terminal, numbers to the right; cells may have colours.
 
-
-def _table(title: str, columns: Sequence[str]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in columns:
-        is_text = column in ("", "group", "metric")
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=True)
-    return table
+    >>> print(aligned(["", "leak"], [["all", ".5"], ["animals", "–"]]))
+             leak
+    all        .5
+    animals     –
+    """
+    padded = []
+    for cells in zip(columns, *rows, strict=True):
+        texts = [_STYLE.sub("", cell) for cell in cells]
+        width, is_text = max(map(len, texts)), any(map(str.isalpha, "".join(texts[1:])))
+        spaces = (" " * (width - len(text)) for text in texts)
+        pairs = zip(cells, spaces, strict=True)
+        padded.append([cell + space if is_text else space + cell for cell, space in pairs])
+    return "\n".join("  ".join(cells).rstrip() for cells in zip(*padded, strict=True))

@@ -22,8 +22,12 @@ from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import write_run
 from boolattn.evaluation.results import results_of
 from boolattn.files import atomic_file, require
-from boolattn.reproduction.inputs import data_fingerprint, open_corpus, open_data
-from boolattn.reproduction.requests import find_finished
+from boolattn.reproduction.requests import (
+    data_fingerprint,
+    find_finished,
+    open_corpus,
+    open_data,
+)
 from boolattn.reproduction.runs import Run, save_queries
 from boolattn.training import launch
 from boolattn.training.retrieval import release_memory
@@ -37,8 +41,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.evaluation.ranking import Ranking
-    from boolattn.reproduction.inputs import PlannedRun
-    from boolattn.reproduction.requests import Paths, RunRequest
+    from boolattn.reproduction.requests import Paths, PlannedRun, RunRequest
     from boolattn.training.corpus import Corpus
     from boolattn.training.settings import Preset
 
@@ -78,7 +81,7 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
         run.check()
     progress(f"{len(to_do)} runs to do, {len(finished)} finished")
     for run in to_do:
-        key, cause = run.spec.key, ""
+        key = run.spec.key
         path = paths.runs / key.path
         try:
             with paths.lock(key):
@@ -87,17 +90,13 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
             finished.append(path)
         except Timeout:
             progress(f"{key}: another process does it")
-            continue
         except BoolattnError as error:
-            cause = str(error)
+            progress(f"FAILED {key}: {error}")
         except Exception as error:  # one run must not end the others
             logger.exception("%s", key)
-            cause = f"{type(error).__name__}: {error}"
+            progress(f"FAILED {key}: {type(error).__name__}: {error}")
         finally:
             release_memory()
-        paths.note_failure(key, cause)
-        if cause:
-            progress(f"FAILED {key}: {cause}")
     return finished
 
 

@@ -16,17 +16,16 @@ from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.reproduction.lines import load_tables
 from boolattn.reproduction.requests import RunRequest
-from boolattn.reproduction.runs import RunKey
-from boolattn.reproduction.systems import registry
+from boolattn.reproduction.runs import load_tables
+from boolattn.reproduction.systems import RunKey, registry
 from boolattn.training.preset_files import read_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from boolattn.reproduction.lines import Line, LineTable
     from boolattn.reproduction.requests import Paths
+    from boolattn.reproduction.runs import Line, LineTable
 
     Progress = Callable[[str], None]
 
@@ -104,13 +103,9 @@ def reproduce(
         finished = run_all(request, paths, progress)
     else:
         finished = [path for spec in specs if (path := stored / spec.key.path).is_file()]
-    if not finished and stored is not None:
-        key = f"{request.datasets[0]}/{request.encoders[0]}"
-        raise MissingDataError(f"{stored} has no run of {name} in {key}")
     if not finished:
-        folder = out / "failed"
-        causes = sorted({path.read_text("utf-8").strip() for path in folder.rglob("*.txt")})
-        raise MissingDataError(f"no run succeeded: {'; '.join(causes)} (see {folder})")
+        key = f"{request.datasets[0]}/{request.encoders[0]}"
+        raise MissingDataError(f"{stored or paths.runs} has no run of {name} in {key}")
     [table] = load_tables(finished)
     text = _write_target(targets()[name], table, out, progress)
     keys, missing = set(map(RunKey.of, finished)), dict[str, list[str]]()
@@ -171,54 +166,32 @@ def make_request(
 ) -> RunRequest:
     """Request the runs of a table.
 
-    The preset names data set and encoder, ``data`` and ``encoder`` their folders. Without a
-    preset ``NAME=FOLDER`` names both: the preset is the encoder's for that data set.
+    The preset names data set and encoder, ``data`` and ``encoder`` are their folders.
     """
-    dataset, folder = _named(data, registry().datasets)
-    owner, source = _named(encoder, registry().encoders)
-    if name == "table2" and not folder:
+    if name == "table2" and not data:
         raise MissingDataError(
             "BoolQuestions is missing: name a folder in BEIR's format with its training and "
             "test questions by --data (docs/reproduction.md says how)"
         )
-    if preset or not (dataset or owner):
-        preset = preset or "demo"
-        usual = _preset_names(name, preset)
-        for option, named, there in zip(("data", "encoder"), (dataset, owner), usual, strict=False):
-            if named not in ("", there):
-                raise ConfigError(f"--{option} {named}=…: preset {preset} is for {there}")
-        dataset, owner, source = usual[0], usual[1], source or usual[2]
-    # The paper's.
-    dataset, owner = dataset or "quest", owner or "bert-base"
+    values, known, dataset = read_preset(preset or "demo"), registry(), "boolquestions"
+    if name != "table2":
+        catalog = values.get("data", {}).get("name")
+        fitting = [d.name for d in known.datasets.values() if d.catalog == catalog]
+        if not fitting:
+            raise ConfigError(f"preset {preset} is for {catalog!r}, which has no table")
+        dataset = fitting[-1]  # of BEIR's format: any folder, not BoolQuestions
+    source = str(values.get("model", {}).get("encoder", "minilm"))
+    owner = next((e.name for e in known.encoders.values() if e.source == source), "")
+    folder, owner = encoder or ("" if owner else source), owner or "minilm"
     return RunRequest(
         systems=targets()[name].systems,
         datasets=[dataset],
         encoders=[owner],
-        data={dataset: Path(folder)} if folder else {},
-        preset=preset,
-        sources={owner: source} if source else {},
+        data={dataset: Path(data)} if data else {},
+        preset=preset or "demo",
+        sources={owner: folder} if folder else {},
         **more,
     )
-
-
-def _preset_names(name: str, preset: str) -> tuple[str, str, str]:
-    """Return a preset's data set and encoder, and the encoder's folder if it is not defined."""
-    values = read_preset(preset)
-    catalog = values.get("data", {}).get("name")
-    source = str(values.get("model", {}).get("encoder", "minilm"))
-    questions, datasets = "boolquestions", registry().datasets.values()
-    fitting = [d.name for d in datasets if d.catalog == catalog and d.name != questions]
-    if not fitting and name != "table2":
-        raise ConfigError(f"preset {preset} is for {catalog!r}, which has no table")
-    encoders = [known.name for known in registry().encoders.values() if known.source == source]
-    dataset = questions if name == "table2" else fitting[0]
-    return (dataset, encoders[0], "") if encoders else (dataset, "minilm", source)
-
-
-def _named(text: str, known: Mapping[str, object]) -> tuple[str, str]:
-    """Split ``NAME=FOLDER``; a folder alone has no name."""
-    name, _, folder = text.partition("=")
-    return (name, folder) if name in known and folder else ("", text)
 
 
 def _rows_table(target: Target, rows: Sequence[Reported]) -> str:

@@ -1,61 +1,38 @@
-"""Files of finished runs, with the values of every query, and of the queries of a data set."""
+"""Files of finished runs, with the values of every query, and the lines of tables made of them."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import DataError
+from boolattn.errors import DataError, MissingDataError
 from boolattn.evaluation.judgements import QueryInfo
-from boolattn.evaluation.results import Results
+from boolattn.evaluation.results import Results, average, compare_results
+from boolattn.evaluation.tables import short
 from boolattn.files import atomic_file
+from boolattn.reproduction.systems import ENDING, NO_ENCODER, QUERY_MODES, RunKey, registry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.significance import Comparison
+    from boolattn.reproduction.systems import DatasetSpec
 
     Queries = tuple[QueryInfo, ...]
 
 FORMAT = "boolattn-run-1"
-ENDING = ".json.gz"
-#: Name of the encoder in runs of systems that have none.
-NO_ENCODER = "none"
 #: Values are stored as multiples of 1/10,000: short, and exact enough for any test.
 UNIT = 10_000
 #: Names of query modes in older files.
 _FORMER_MODES = {"own": "plain_text", "label": "oracle_operators"}
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-
-
-@dataclass(frozen=True, order=True)
-class RunKey:
-    """Identifies a run."""
-
-    dataset: str
-    encoder: str
-    system: str
-    seed: int
-
-    @property
-    def path(self) -> Path:
-        """File of the run, below the folder of all runs."""
-        return Path(self.dataset, self.encoder, f"{self.system}-{self.seed}{ENDING}")
-
-    @classmethod
-    def of(cls, path: Path) -> RunKey:
-        """Read the path of a run's file."""
-        system, _, seed = path.name.removesuffix(ENDING).rpartition("-")
-        return cls(path.parent.parent.name, path.parent.name, system, int(seed))
-
-    def __str__(self) -> str:
-        return f"{self.dataset} {self.encoder} {self.system} {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -168,3 +145,132 @@ def _read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
 def _write_json(path: Path, plain: Mapping[str, Any]) -> None:
     with atomic_file(path) as handle:
         handle.write(json.dumps(plain, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One system in one query mode with one source of operator labels, over its seeds."""
+
+    system: str
+    query_mode: str
+    gate: str  # Source of the operator labels
+    rows: dict[str, dict[int, Results]]  # By split and seed
+
+    @property
+    def label(self) -> str:
+        """Name in tables; of a system that is not defined any more, its name."""
+        spec = registry().systems.get(self.system)
+        mode = "" if self.query_mode in QUERY_MODES else f", {self.query_mode}"
+        return (spec.label if spec else self.system) + mode
+
+    def means(self, split: str, metric: str) -> list[float]:
+        """Return the mean of each seed; those without a value are left out.
+
+        ``mrr@10 not`` is over the queries with NOT.
+        """
+        name, _, operator = metric.partition(" ")
+        means = []
+        for results in self.rows.get(split, {}).values():
+            groups = results.by("operator") if operator else {"": results.overall}
+            means += [groups[operator].means.get(name, np.nan)] if operator in groups else []
+        return [value for value in means if not np.isnan(value)]
+
+    def averaged(self, split: str, seeds: Iterable[int] | None = None) -> Results:
+        """Average every query's values over seeds; default: all."""
+        rows = self.rows[split]
+        chosen = rows if seeds is None else sorted(seeds)
+        return average([replace(rows[seed], system=self.label) for seed in chosen])
+
+    def compare(
+        self, other: Line | None, split: str, metrics: Sequence[str]
+    ) -> dict[str, Comparison]:
+        """Compare with another line on a split, by metric, over the seeds both have."""
+        seeds = self.rows.get(split, {}).keys() & (other.rows.get(split, {}) if other else ())
+        if other is None or other is self or not seeds or not metrics:
+            return {}
+        pair = (other.averaged(split, seeds), self.averaged(split, seeds))
+        return compare_results(*pair, metrics=metrics)
+
+
+@dataclass(frozen=True)
+class LineTable:
+    """All lines of one data set and encoder."""
+
+    dataset: DatasetSpec
+    encoder: str  # Name of the encoder
+    lines: Sequence[Line]
+
+    @property
+    def encoder_label(self) -> str:
+        """Name of the encoder in tables; empty where every system does without."""
+        spec = registry().encoders.get(self.encoder)
+        return spec.label if spec else ""
+
+    @property
+    def splits(self) -> list[str]:
+        """Measured splits, in the order of the data set's."""
+        measured = {split for line in self.lines for split in line.rows}
+        order = [split for split in self.dataset.splits if split in measured]
+        return order + sorted(measured - set(order))
+
+    def split_label(self, split: str) -> str:
+        """Name of a split in tables."""
+        return self.dataset.splits.get(split, split)
+
+    def find(self, system: str, query_mode: str = "") -> Line | None:
+        """Find a line; without a query mode, the first of the system."""
+        for line in self.lines:
+            if line.system == system and query_mode in ("", line.query_mode):
+                return line
+        return None
+
+
+def load_tables(files: Iterable[Path]) -> list[LineTable]:
+    """Read files of finished runs, in the order of the lines.
+
+    Systems without an encoder come first in the table of every encoder of the data set.
+    """
+    lines: dict[tuple[str, str], dict[tuple[str, str, str], Line]] = {}
+    for run in map(Run.load, files):
+        table = lines.setdefault((run.key.dataset, run.key.encoder), {})
+        for results in run.results:
+            names = (run.key.system, results.details["query_mode"], results.gate)
+            line = table.setdefault(names, Line(*names, {}))
+            line.rows.setdefault(results.split, {})[run.key.seed] = results
+    tables = []
+    for (dataset, encoder), encoder_lines in lines.items():
+        others = lines.get((dataset, NO_ENCODER), {}) if encoder != NO_ENCODER else {}
+        is_alone = all(d != dataset or e == NO_ENCODER for d, e in lines)
+        if encoder != NO_ENCODER or is_alone:
+            every = [*others.values(), *encoder_lines.values()]
+            tables.append(LineTable(registry().datasets[dataset], encoder, every))
+    return tables
+
+
+def all_runs(folder: Path) -> list[Path]:
+    """List the files of the runs below a folder, in the order of ``systems.toml``."""
+    known = registry()
+    orders = [list(table) for table in (known.datasets, known.encoders, known.systems)]
+
+    def position(path: Path) -> tuple[int | str, ...]:
+        key = RunKey.of(path)
+        names = zip((key.dataset, key.encoder, key.system), orders, strict=True)
+        numbers = (order.index(name) if name in order else len(order) for name, order in names)
+        return (*numbers, key.system, key.seed)
+
+    files = sorted(folder.glob(f"*/*/*{ENDING}"), key=position)
+    if not files:
+        raise MissingDataError(f"no finished run below {folder}; run some first")
+    return files
+
+
+def mean_and_deviation(means: Sequence[float], digits: int = 3) -> str:
+    """Write a mean over seeds, with its standard deviation where there are several.
+
+    >>> mean_and_deviation([0.5, 0.52]), mean_and_deviation([0.5]), mean_and_deviation([])
+    ('.510 ±.014', '.500', '–')
+    """
+    if not means:
+        return "–"
+    text = short(float(np.mean(means)), digits)
+    return f"{text} ±{short(float(np.std(means, ddof=1)), digits)}" if len(means) > 1 else text

@@ -6,10 +6,10 @@ import tomllib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.errors import ConfigError
-from boolattn.reproduction.runs import NO_ENCODER, RunKey
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ T = TypeVar("T")
 
 KINDS = ("trained", "untrained", "bm25")
 QUERY_MODES = ("plain_text", "oracle_operators")
+#: Of the files of runs.
+ENDING = ".json.gz"
+#: Name of the encoder in runs of systems that have none.
+NO_ENCODER = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,30 @@ class DatasetSpec:
     catalog: str
     splits: Mapping[str, str]
     data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, order=True)
+class RunKey:
+    """Identifies a run."""
+
+    dataset: str
+    encoder: str
+    system: str
+    seed: int
+
+    @property
+    def path(self) -> Path:
+        """File of the run, below the folder of all runs."""
+        return Path(self.dataset, self.encoder, f"{self.system}-{self.seed}{ENDING}")
+
+    @classmethod
+    def of(cls, path: Path) -> RunKey:
+        """Read the path of a run's file."""
+        system, _, seed = path.name.removesuffix(ENDING).rpartition("-")
+        return cls(path.parent.parent.name, path.parent.name, system, int(seed))
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.encoder} {self.system} {self.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,15 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.exceptions import HTTPException
 
 import boolattn
 from boolattn.service import schemas
-from boolattn.service.documents import DocumentHandlers
-from boolattn.service.errors import leave_to_middleware
+from boolattn.service.errors import raise_again
 from boolattn.service.handlers import Handlers
 from boolattn.service.middleware import LimitsMiddleware
 from boolattn.service.settings import ServiceSettings
@@ -42,26 +43,16 @@ _ERRORS = {
 }
 
 
-def create_app(
-    searcher: "Searcher",
-    plain: "Searcher | None" = None,
-    settings: ServiceSettings | None = None,
-) -> FastAPI:
-    """Build the application over an index of the Boolean model.
-
-    ``plain`` is another model's index of the same documents, to compare with; ``None``: the
-    same index, searched with one vector per query.
-    """
+def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) -> FastAPI:
+    """Build the application over an index."""
     settings = settings or ServiceSettings()
-    handlers = Handlers(searcher, plain, settings)
-    changes = DocumentHandlers(handlers)
+    handlers = Handlers(searcher, settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         handlers.batcher.start()
         yield
-        await changes.close()
-        await handlers.batcher.close()
+        await handlers.close()
 
     app = FastAPI(
         title="boolattn",
@@ -76,9 +67,10 @@ def create_app(
         docs_url=None,  # both load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
+        exception_handlers={RequestValidationError: raise_again, HTTPException: raise_again},
     )
     app.state.stop = handlers.stopping.set
-    app.include_router(_api_routes(handlers, changes))
+    app.include_router(_api_routes(handlers))
     page = StaticFiles(packages=[("boolattn.service", "page")], html=True)
     app.mount("/page", page)
 
@@ -86,7 +78,6 @@ def create_app(
     async def index(request: Request) -> Response:
         return await page.get_response("index.html", request.scope)
 
-    leave_to_middleware(app)
     app.add_middleware(
         LimitsMiddleware,
         settings=settings,
@@ -109,16 +100,16 @@ def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def _api_routes(handlers: Handlers, changes: DocumentHandlers) -> APIRouter:
+def _api_routes(handlers: Handlers) -> APIRouter:
     router = APIRouter()
     search_reply, document_path = _ok("search"), "/documents/{document_id:path}"
     router.post("/search", responses=_errors(400, 408, 413) | search_reply)(handlers.search)
     router.get("/search", responses=_errors(400) | search_reply)(handlers.search_by_address)
     router.get("/explain", responses=_errors(400) | _ok("explain"))(handlers.explain)
     router.get(document_path, responses=_errors(404) | _ok("document"))(handlers.document)
-    router.delete(document_path, responses=_errors(403, 404, 507) | _ok("change"))(changes.delete)
+    router.delete(document_path, responses=_errors(403, 404, 507) | _ok("change"))(handlers.delete)
     router.post("/documents", responses=_errors(400, 403, 408, 413, 507) | _ok("change"))(
-        changes.add
+        handlers.add
     )
     router.get("/health", responses=_ok("health"))(handlers.health)
     router.get("/about", responses=_ok("about"))(handlers.about)

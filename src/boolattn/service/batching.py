@@ -6,21 +6,21 @@ One thread, because fast tokenizers cannot be shared and torch uses all cores fo
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Sequence
 
-logger = logging.getLogger(__name__)
+    from boolattn.search import SearchResult
 
-O = TypeVar("O", bound="Hashable")  # noqa: E741 - options
-R = TypeVar("R")
+    #: Searches queries with the same options; the last argument tells whether nobody waits.
+    Search = Callable[[str, Sequence[str], Callable[[], bool]], Sequence[SearchResult]]
+
 T = TypeVar("T")
 
 #: Who asks: queries of several clients take turns.
@@ -30,16 +30,16 @@ _MAX_CHARACTERS = 1200
 
 
 @dataclass(eq=False)
-class _Item(Generic[O, R]):
+class _Item:
     """One query in the queue."""
 
-    options: O
+    options: str
     query: str
     n_characters: int
-    answer: asyncio.Future[R]
+    answer: asyncio.Future[SearchResult]
 
 
-class Batcher(Generic[O, R]):
+class Batcher:
     """A queue in front of a search function that is cheaper for many queries at once.
 
     A query cancelled in the queue is never searched, and a search stops when all its queries are.
@@ -49,7 +49,7 @@ class Batcher(Generic[O, R]):
 
     def __init__(
         self,
-        search: Callable[[O, Sequence[str], Callable[[], bool]], Sequence[R]],
+        search: Search,
         *,
         size: int,
         wait: float,
@@ -57,12 +57,11 @@ class Batcher(Generic[O, R]):
     ) -> None:
         """Prepare the queue; :meth:`start` runs it.
 
-        ``search`` answers queries with the same options, in order; its third argument tells
-        whether nobody waits any more. The first of at most ``size``
-        queries waits ``wait`` seconds for others. ``on_batch`` gets size and seconds of each call.
+        The first of at most ``size`` queries waits ``wait`` seconds for others. ``on_batch`` gets
+        size and seconds of each call.
         """
         self._search, self._size, self._wait, self._on_batch = search, size, wait, on_batch
-        self._waiting: dict[str, deque[_Item[O, R]]] = {}  # by client, the next to serve first
+        self._waiting: dict[str, deque[_Item]] = {}  # by client, the next to serve first
         self._arrived = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-search")
         self._task: asyncio.Task[None] | None = None
@@ -75,16 +74,14 @@ class Batcher(Generic[O, R]):
         """Start answering; called from the event loop."""
         self._task = asyncio.get_running_loop().create_task(self._answer())
 
-    async def submit(self, options: O, query: str, n_characters: int = 0) -> R:
+    async def submit(self, options: str, query: str, n_characters: int = 0) -> SearchResult:
         """Search one query together with others that arrive now.
 
         ``n_characters`` is its length with that of options that take as long; 0: its own.
         """
-        if self._is_closing:
-            raise RuntimeError("the batcher is closed")
-        if self._task is None or self._task.done():
-            raise RuntimeError("the batcher does not run; call start() first")
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        if self._is_closing or self._task is None or self._task.done():
+            raise RuntimeError("the batcher does not run")
+        answer: asyncio.Future[SearchResult] = asyncio.get_running_loop().create_future()
         item = _Item(options, query, n_characters or len(query), answer)
         self._waiting.setdefault(CLIENT.get(), deque()).append(item)
         self._arrived.set()
@@ -122,9 +119,9 @@ class Batcher(Generic[O, R]):
                     return
                 self._arrived.clear()
 
-    def _take(self) -> dict[O, list[_Item[O, R]]]:
+    def _take(self) -> dict[str, list[_Item]]:
         """Take queries that are not cancelled, by their options: of each client the oldest."""
-        groups: dict[O, list[_Item[O, R]]] = {}
+        groups: dict[str, list[_Item]] = {}
         n_taken = n_characters = 0
         while self._waiting and n_taken < self._size:
             client, items = next(iter(self._waiting.items()))
@@ -140,7 +137,7 @@ class Batcher(Generic[O, R]):
                 n_taken += 1
         return groups
 
-    async def _run(self, options: O, items: Sequence[_Item[O, R]]) -> None:
+    async def _run(self, options: str, items: Sequence[_Item]) -> None:
         start = time.perf_counter()
         # Some may have been cancelled while another group was searched.
         items = [item for item in items if not item.answer.done()]
@@ -151,8 +148,7 @@ class Batcher(Generic[O, R]):
             answers = await self.call(
                 lambda: self._search(options, queries, lambda: all(a.done() for a in waiting))
             )
-            if len(answers) != len(items):
-                raise RuntimeError(f"{len(answers)} answers to {len(items)} queries")
+            pairs = list(zip(waiting, answers, strict=True))
         except Exception as error:  # noqa: BLE001 - raised by submit
             if len(items) > 1:
                 for item in items:
@@ -160,16 +156,10 @@ class Batcher(Generic[O, R]):
             elif not waiting[0].done():
                 waiting[0].set_exception(error)
         else:
-            for future, answer in zip(waiting, answers, strict=True):
+            for future, answer in pairs:
                 if not future.done():  # cancelled meanwhile
                     future.set_result(answer)
-        self._count(len(items), time.perf_counter() - start)
-
-    def _count(self, n_items: int, seconds: float) -> None:
-        try:
-            self._on_batch(n_items, seconds)
-        except Exception:  # the next queries must still be answered
-            logger.exception("a batch of %d queries was not counted", n_items)
+        self._on_batch(len(items), time.perf_counter() - start)
 
 
 def _safe(function: Callable[[], T]) -> T:

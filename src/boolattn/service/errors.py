@@ -22,7 +22,7 @@ from boolattn.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fastapi import FastAPI, Request, Response
+    from fastapi import Request, Response
 
     Headers = Mapping[str, str] | None
 
@@ -109,11 +109,6 @@ def _internal_error(error: Exception) -> RefusedError:
     return RefusedError(500, "internal", f"internal error; see {name} in the log", id=name)
 
 
-def leave_to_middleware(app: FastAPI) -> None:
-    """Raise the framework's own errors again, so that the middleware formats all of them."""
-
-    def raise_again(_request: Request, error: Exception) -> Response:
-        raise error
-
-    for kind in (RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, raise_again)
+async def raise_again(_request: Request, error: Exception) -> Response:
+    """Leave an error of the framework to the middleware, which formats all of them."""
+    raise error

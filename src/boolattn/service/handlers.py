@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import math
 import threading
 import time
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from fastapi import Query
 
 import boolattn
 from boolattn.budget import limited
-from boolattn.errors import BoolattnError, DataError
+from boolattn.data.records import Document
+from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.query.syntax import is_explicit, unparse
 from boolattn.query.tree import operators_of
 from boolattn.search.options import SearchOptions
-from boolattn.search.result import SHORTENED
 from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
@@ -30,16 +33,17 @@ from boolattn.service.metrics import Metrics
 from boolattn.stores.filters import parse_filters
 
 if TYPE_CHECKING:
-    from boolattn.search import Document, Searcher, SearchResult
+    from boolattn.search import Searcher, SearchResult
     from boolattn.search.overview import Example
     from boolattn.service.settings import ServiceSettings
+    from boolattn.stores.base import Array
 
 logger = logging.getLogger(__name__)
 
-#: Depth to which each list is searched for the other's results when two are compared.
-COMPARED_DEPTH = 100
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
+#: Documents encoded at once; a search waits for no more than these.
+_BATCH = 8
 #: Documents that an operand is compared with besides the results.
 _MORE_CANDIDATES = 200
 #: Fields of a request that are options of a search.
@@ -48,32 +52,17 @@ _SEARCH_OPTIONS = {field.name for field in fields(SearchOptions)}
 _SAME = ("total", "n_compared", "hybrid", "strict_not", "facets", "left_out")
 
 
-@dataclass(frozen=True)
-class Options:
-    """What the queries of one batch have in common."""
-
-    is_plain: bool
-    k: int
-    #: SearchOptions as JSON, which can be hashed and keeps 1, 1.0 and true apart.
-    search: str
-
-    @classmethod
-    def of(cls, k: int, *, is_plain: bool = False, **search: Any) -> Options:
-        """Make options from plain values."""
-        return cls(is_plain, k, json.dumps(search, sort_keys=True))
+def batch_key(k: int, **options: Any) -> str:
+    """Write what the queries of a batch have in common as JSON, which keeps 1 and true apart."""
+    return json.dumps({"k": k, **options}, sort_keys=True)
 
 
 class Handlers:
     """Handlers of all API routes, and the state that they share."""
 
-    def __init__(
-        self,
-        searcher: Searcher,
-        plain: Searcher | None,
-        settings: ServiceSettings,
-    ) -> None:
+    def __init__(self, searcher: Searcher, settings: ServiceSettings) -> None:
         """Prepare; arguments as of ``create_app``."""
-        self.searcher, self.plain, self.settings = searcher, plain, settings
+        self.searcher, self.settings = searcher, settings
         self.metrics = Metrics()
         self.start = time.monotonic()
         self.stopping = threading.Event()
@@ -81,8 +70,11 @@ class Handlers:
         self.problem = ""
         #: Examples that the searcher suggests, and those of them that are shown.
         self._examples: tuple[object, list[schemas.ExampleReply]] = (None, [])
+        #: Documents are changed in a thread of their own, while searches go on.
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-write")
+        self._changes: set[asyncio.Task[None]] = set()
         self._next_refresh = self.start + settings.refresh
-        self.batcher: Batcher[Options, SearchResult] = Batcher(
+        self.batcher = Batcher(
             self._search_batch,
             size=settings.batch_size,
             wait=settings.batch_wait,
@@ -96,12 +88,26 @@ class Handlers:
         start = time.perf_counter()
         self._check_query(request.query, [*request.positive, *request.negative], request.allow)
         self._check_options(request)
-        result, plain = await self._search(request)
+        operands = "".join((*request.positive, *request.negative))
+        options = batch_key(request.k, **request.model_dump(include=_SEARCH_OPTIONS))
+        n_characters = len(request.query + operands)
+        result = await self.batcher.submit(options, request.query, n_characters)
         way = "composed" if result.is_composed else "one vector"
         self.metrics.queries.labels(way=way).inc()
         took = {name: round(value, 3) for name, value in result.took.items()}
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
-        return self._reply(request, result, plain, took)
+        last = request.offset + request.k
+        return schemas.SearchReply(
+            **replies.parse_fields(result),
+            k=request.k,
+            offset=request.offset,
+            next_offset=last if len(result.hits) == request.k and last < result.total else None,
+            label=self.settings.label,
+            **{name: getattr(result, name) for name in _SAME},
+            hits=replies.hit_replies(result, result.hits, self.settings.snippet),
+            ranked_lower=replies.hit_replies(result, result.ranked_lower, self.settings.snippet),
+            took=took,
+        )
 
     async def search_by_address(
         self,
@@ -122,7 +128,7 @@ class Handlers:
     ) -> schemas.ExplainReply:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
         self._check_query(q, [*positive, *negative])
-        options = Options.of(1, mode=mode, positive=list(positive), negative=list(negative))
+        options = batch_key(1, mode=mode, positive=list(positive), negative=list(negative))
         n_characters = len("".join((q, *positive, *negative)))
         result = await self.batcher.submit(options, q, n_characters)
         gate: dict[str, bool] = {}
@@ -135,8 +141,13 @@ class Handlers:
 
     async def document(self, document_id: str) -> schemas.DocumentReply:
         """Return the full text and the metadata of one document."""
+
+        def read() -> Document:
+            self._refresh()
+            return self.searcher.document(document_id)
+
         try:
-            document = await self.batcher.call(lambda: self._document(document_id))
+            document = await self.batcher.call(read)
         except DataError as error:
             message = "the index has no document with this id"
             raise RefusedError(404, "no_document", message) from error
@@ -157,7 +168,6 @@ class Handlers:
             version=boolattn.__version__,
             documents=await asyncio.to_thread(len, self.searcher),
             boolean=self.settings.label,
-            plain=self.settings.plain_label if self.settings.compare else None,
             has_words=self.searcher.has_words,
             max_k=self.settings.max_k,
             max_length=self.settings.max_length,
@@ -181,13 +191,69 @@ class Handlers:
         answered = []
         for example in examples:
             for text in dict.fromkeys([example.text, unparse(example.tree)]):
-                result = await self.batcher.submit(Options.of(1), text)
+                result = await self.batcher.submit(batch_key(1), text)
                 operators = operators_of(example.tree)
                 if result.hits and operators_of(result.tree) == operators:
                     names = [operator.value for operator in operators]
                     answered.append(schemas.ExampleReply(query=text, operators=names))
                     break
         return answered
+
+    async def close(self) -> None:
+        """Finish the change that is running, if any, and its answer, and then all queries."""
+        if self._changes:
+            await asyncio.wait(self._changes)
+        self._pool.shutdown()
+        await self.batcher.close()
+
+    async def add(self, request: schemas.DocumentsRequest) -> schemas.ChangeReply:
+        """Add documents, all or none; with update, each replaces the one with its id."""
+        documents = [Document(**entry.model_dump()) for entry in request.documents]
+        add = partial(self.searcher.add, documents, replace_old=request.update, encode=self._encode)
+        return await self._change(add, len(documents), RefusedError(422, "bad_document", ""))
+
+    async def delete(self, document_id: str) -> schemas.ChangeReply:
+        """Delete a document."""
+        missing = RefusedError(404, "no_document", "the index has no document with this id")
+        return await self._change(partial(self.searcher.delete, [document_id]), 1, missing)
+
+    async def _change(
+        self, change: Callable[[], None], n_changed: int, refused: RefusedError
+    ) -> schemas.ChangeReply:
+        """Change the index; ``refused`` answers errors in the documents."""
+        if task := asyncio.current_task():
+            self._changes.add(task)
+            task.add_done_callback(self._changes.discard)
+        try:
+            await _finished(asyncio.get_running_loop().run_in_executor(self._pool, change))
+            self.problem = ""
+        except DataError as error:
+            message = str(refused) or str(error)
+            raise RefusedError(refused.status, refused.code, message) from error
+        except (IndexFolderError, OSError) as error:
+            if not _is_disk_full(error):
+                raise
+            self.problem = "disk_full"
+            message = "the disk is full; nothing was changed"
+            raise RefusedError(507, "disk_full", message) from error
+        n_documents = await asyncio.to_thread(len, self.searcher)
+        return schemas.ChangeReply(changed=n_changed, documents=n_documents)
+
+    def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
+        """Encode in the thread of the model, a few at a time."""
+        run = self.batcher.run
+        for texts in batches:
+            chunks = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
+            yield np.concatenate([run(partial(self._encode_chunk, chunk)) for chunk in chunks])
+
+    def _encode_chunk(self, texts: list[str]) -> Array:
+        """Encode; when the service stops, end the change, of which nothing is written then."""
+        if self.stopping.is_set():
+            headers = {"Retry-After": "5"}
+            raise RefusedError(
+                503, "stopping", "the service stops; nothing was changed", headers=headers
+            )
+        return self.searcher.encoder.encode_documents(texts)
 
     def _n_documents(self) -> float:
         """Count documents for the metrics, which are there also where the store is not."""
@@ -197,32 +263,26 @@ class Handlers:
             return math.nan
 
     def _search_batch(
-        self, options: Options, queries: Sequence[str], is_over: Callable[[], bool]
+        self, options: str, queries: Sequence[str], is_over: Callable[[], bool]
     ) -> Sequence[SearchResult]:
         """Search in the worker thread."""
         self._refresh()
-        searcher = self.plain if options.is_plain and self.plain is not None else self.searcher
-        values = json.loads(options.search)
-        n_candidates = values.get("offset", 0) + options.k + _MORE_CANDIDATES
+        values = json.loads(options)
+        k = values.pop("k")
+        n_candidates = values.get("offset", 0) + k + _MORE_CANDIDATES
         with limited(max(1, self.settings.max_work // n_candidates), is_over):
-            return searcher.search_many(list(queries), options.k, **values)
-
-    def _document(self, name: str) -> Document:
-        """Read a document in the worker thread."""
-        self._refresh()
-        return self.searcher.document(name)
+            return self.searcher.search_many(list(queries), k, **values)
 
     def _refresh(self) -> None:
         """Load an index that another process changed; keep the old one if that fails."""
         if time.monotonic() < self._next_refresh:
             return
         self._next_refresh = time.monotonic() + self.settings.refresh
-        for searcher in (self.searcher, self.plain):
-            try:
-                if searcher is not None and searcher.refresh():
-                    logger.info("the index changed: %d documents", len(searcher))
-            except BoolattnError as error:
-                logger.warning("a changed index cannot be read: %s", one_line(str(error)))
+        try:
+            if self.searcher.refresh():
+                logger.info("the index changed: %d documents", len(self.searcher))
+        except BoolattnError as error:
+            logger.warning("a changed index cannot be read: %s", one_line(str(error)))
 
     def _check_query(
         self, query: str, operands: Sequence[str] = (), allow: Sequence[str] = ()
@@ -247,64 +307,6 @@ class Handlers:
         except UnicodeEncodeError as error:
             message = "filters: a value has half of a surrogate pair"
             raise RefusedError(422, "bad_field", message) from error
-        if request.compare and not self.settings.compare:
-            message = "compare: comparison is turned off in this service"
-            raise RefusedError(422, "no_compare", message)
-
-    async def _search(
-        self, request: schemas.SearchRequest
-    ) -> tuple[SearchResult, SearchResult | None]:
-        """Search one query, and with one vector too where they are compared."""
-        values = request.model_dump(include=_SEARCH_OPTIONS)
-        submit = partial(
-            self.batcher.submit,
-            query=request.query,
-            n_characters=len("".join((request.query, *request.positive, *request.negative))),
-        )
-        if not request.compare:
-            return await submit(Options.of(request.k, **values)), None
-        k = max(request.offset + request.k, COMPARED_DEPTH)
-        # Explained, so that documents of the plain list that rank low are explained too.
-        values |= {"explain": True, "offset": 0}
-        plain = values | {"compose": False, "strict_not": False, "explain": False, "facets": False}
-        return await asyncio.gather(
-            submit(Options.of(k, **values)), submit(Options.of(k, is_plain=True, **plain))
-        )
-
-    def _reply(
-        self,
-        request: schemas.SearchRequest,
-        result: SearchResult,
-        plain: SearchResult | None,
-        took: dict[str, float],
-    ) -> schemas.SearchReply:
-        ranks = range(1 + request.offset, 1 + request.offset + request.k)
-        snippet = self.settings.snippet
-        convert = partial(replies.hit_replies, ranks=ranks, snippet=snippet)
-        # Where two lists are compared, both are searched from the first result on.
-        start = request.offset if plain else 0
-        hits = convert(result, result.hits[start:], other=plain)
-        left = result.total - request.offset
-        if len(hits) == request.k:  # the comparison asked for more
-            warnings = tuple(text for text in result.warnings if not text.startswith(SHORTENED))
-            result = replace(result, warnings=warnings)
-        reply = schemas.SearchReply(
-            **replies.parse_fields(result),
-            k=request.k,
-            offset=request.offset,
-            next_offset=ranks.stop - 1 if len(hits) == request.k < left else None,
-            label=self.settings.label,
-            **{name: getattr(result, name) for name in _SAME},
-            hits=hits,
-            took=took,
-        )
-        if plain is None:
-            reply.ranked_lower = convert(result, result.ranked_lower)
-        else:
-            hits = convert(plain, plain.hits[start:], other=result)
-            label = self.settings.plain_label + (", with words (hybrid)" if plain.hybrid else "")
-            reply.plain = schemas.ListReply(system="plain", label=label, hits=hits)
-        return reply
 
 
 def _is_text(character: str) -> bool:
@@ -312,3 +314,20 @@ def _is_text(character: str) -> bool:
     if character in "\t\n\r":
         return True
     return character != "\ufffd" and unicodedata.category(character) not in ("Cc", "Cs")
+
+
+async def _finished(change: asyncio.Future[None]) -> None:
+    """Wait for a change, which goes on where the wait for it is cancelled."""
+    try:
+        await asyncio.shield(change)
+    except asyncio.CancelledError:
+        await change
+
+
+def _is_disk_full(error: BaseException | None) -> bool:
+    """Tell whether the cause of an error is a full disk."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -12,7 +12,7 @@ import logging
 import time
 from asyncio import FIRST_COMPLETED
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING
@@ -60,9 +60,9 @@ class _Exchange:
     receive: Receive
     send: Send
     max_body: int
-    start: float
     is_change: bool  # of documents
     is_stopping: Callable[[], bool]
+    start: float = field(default_factory=time.perf_counter)
     status: int = 0
     code: str = ""
     body: bytes | None = None
@@ -123,13 +123,10 @@ class _Exchange:
     @property
     def route(self) -> str:
         """Path pattern of the route: few values, and nothing that a caller typed."""
-        route = self.scope.get("route")
-        if route is not None:
+        if route := self.scope.get("route"):
             return str(route.path)
-        # Refused before it was routed.
-        return next(
-            (prefix for prefix in PROTECTED if self.scope["path"].startswith(prefix)), "other"
-        )
+        path = self.scope["path"]  # refused before it was routed
+        return next((prefix for prefix in PROTECTED if path.startswith(prefix)), "other")
 
 
 class LimitsMiddleware:
@@ -158,8 +155,7 @@ class LimitsMiddleware:
             scope = {**scope, "method": "GET"}  # the server leaves out the body
         is_change = scope["method"] != "GET" and CHANGED in scope["path"]
         max_body = self._settings.max_upload if is_change else self._settings.max_body
-        start = time.perf_counter()
-        exchange = _Exchange(scope, receive, send, max_body, start, is_change, self._is_stopping)
+        exchange = _Exchange(scope, receive, send, max_body, is_change, self._is_stopping)
         try:
             await self._answer(exchange)
         except ClientDisconnect:
@@ -187,8 +183,7 @@ class LimitsMiddleware:
         if not path.startswith(LIMITED):
             await self._answer_in_time(exchange)
             return
-        n_active = self._active.total()
-        n_client = self._active[exchange.client]
+        n_active, n_client = self._active.total(), self._active[exchange.client]
         if n_active >= self._settings.concurrency or n_client >= self._settings.per_client:
             message = f"{n_active} requests are active already; try again in a second"
             raise RefusedError(503, "busy", message, headers={"Retry-After": "1"})

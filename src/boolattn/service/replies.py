@@ -6,8 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from boolattn.query.tree import And, Atom, Like, Not, Or, Where, operators_of, signed_atoms
-from boolattn.search.result import RANKED_LOWER, explain_lower_rank
-from boolattn.service.schemas import HitReply, OperandReply, OtherRank, TreeNode, WordReply
+from boolattn.service.schemas import HitReply, OperandReply, TreeNode, WordReply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,62 +59,29 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> TreeNode:
             return TreeNode(op="and" if isinstance(tree, And) else "or", parts=nodes)
 
 
-def hit_replies(
-    result: SearchResult,
-    hits: Sequence[Hit],
-    ranks: range,
-    snippet: int,
-    other: SearchResult | None = None,
-) -> list[HitReply]:
-    """Convert results that have these ranks; ``other`` is the other system's result."""
-    others, absent = {}, None
-    # One vector has no negated operands, whose words are not marked.
-    parsed = other if other and other.is_composed else None
-    if other:
-        others = _other_ranks(other, ranks.stop - 1)
-        verdict = RANKED_LOWER if other.is_composed else ""
-        absent = OtherRank(rank=None, looked=len(other.hits), verdict=verdict)
+def hit_replies(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list[HitReply]:
+    """Convert results, whose texts are cut to so many characters."""
     replies = []
-    for rank, hit in zip(ranks, hits, strict=False):
-        start = hit.passage[0] if hit.passage else 0
-        end = min(hit.passage[1] if hit.passage else len(hit.text), start + snippet)
-        spans = (parsed or result).highlights(hit)
-        marked = [(a - start, b - start) for a, b in spans if b <= end]
+    for rank, hit in enumerate(hits, start=1 + result.offset):
+        start, end = hit.passage or (0, len(hit.text))
+        end = min(end, start + snippet)
+        marked = [(a - start, b - start) for a, b in result.highlights(hit) if b <= end]
         replies.append(
             HitReply(
                 **vars(hit) | {"text": hit.text[start:end]},
                 rank=rank,
                 is_cut=end - start < len(hit.text),
                 highlights=marked,
-                other=others.get(hit.id, absent),
             )
         )
     return replies
-
-
-def _other_ranks(other: SearchResult, k: int) -> dict[str, OtherRank]:
-    """Return the rank of every document that a system returned, and why it is not higher."""
-    shown = other.hits[:k]
-    ranks = {}
-    for rank, hit in enumerate((*other.hits, *other.ranked_lower), start=1):
-        verdict, why = hit.verdict if other.is_composed else "", hit.why
-        if other.is_composed and rank > k:
-            verdict, why = RANKED_LOWER, explain_lower_rank(other.operands, hit, shown)
-        ranks[hit.id] = OtherRank(
-            rank=rank if rank <= len(other.hits) else None,
-            looked=len(other.hits),
-            ranks=list(hit.ranks),
-            verdict=verdict,
-            why=why,
-        )
-    return ranks
 
 
 def explain_words(
     encoder: Any,  # noqa: ANN401 - any encoder
     text: str,
 ) -> tuple[dict[str, bool], list[WordReply]]:
-    """Return the open gates and the words of a text.
+    """Return the open gates, and the words of a text or their parts.
 
     Both are empty for a model without BoolAttn, and for one that runs in onnxruntime.
     """
@@ -125,26 +91,8 @@ def explain_words(
     encoding = encoder.towers.tokenizer(
         text, return_offsets_mapping=True, truncation=True, max_length=len(rows)
     )
-    spans: dict[int, list[tuple[int, int]]] = {}
-    values: dict[int, list[dict[str, Any]]] = {}
-    for word, span, row in zip(encoding.word_ids(), encoding["offset_mapping"], rows, strict=True):
-        if word is not None:
-            spans.setdefault(word, []).append(span)
-            values.setdefault(word, []).append(row)
-    return explanation.gate, [_word(text, spans[word], values[word]) for word in spans]
-
-
-def _word(text: str, spans: Sequence[tuple[int, int]], rows: Sequence[dict[str, Any]]) -> WordReply:
-    """Join the tokens of a word: the largest of each value, and the sum of attention change."""
-    start, end = spans[0][0], spans[-1][1]
-
-    def largest(name: str, operator: str) -> float:
-        value: float = max((row[name][operator] for row in rows), key=abs)
-        return round(value, 4)
-
-    values = {
-        name: {operator: largest(name, operator) for operator in rows[0][name]}
-        for name in ("cue", "scope", "bias")
-    }
-    change = round(sum(row["attention_change"] for row in rows), 5)
-    return WordReply(text=text[start:end], start=start, end=end, attention_change=change, **values)
+    return explanation.gate, [
+        WordReply(text=text[start:end], start=start, end=end, **row)
+        for (start, end), row in zip(encoding["offset_mapping"], rows, strict=True)
+        if start < end
+    ]

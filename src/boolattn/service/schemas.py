@@ -52,7 +52,6 @@ class _SearchOptions(BaseModel):
     explain: bool = Field(default=False, description="Return what is ranked lower, too.")
     facets: bool = Field(default=False, description="Count values among the best documents.")
     min_score: float | None = Field(default=None, description="Least score of a result.")
-    compare: bool = Field(default=False, description="Search with one vector, too.")
 
 
 class SearchParameters(_SearchOptions):
@@ -75,7 +74,7 @@ class SearchRequest(_SearchOptions):
         json_schema_extra={
             "examples": [
                 {"query": QUERY, "k": 5},
-                {"query": "moths AND Borneo NOT Sumatra", "mode": "explicit", "compare": True},
+                {"query": "moths AND Borneo NOT Sumatra", "mode": "explicit"},
                 {"query": "hawk moths", "filters": {"family": "Sphingidae"}},
                 {"query": "moths", "positive": ["like:17"], "negative": ["Sumatra"]},
                 {"query": "everything NOT insects", "allow": ["moth", "moths"]},
@@ -124,16 +123,6 @@ class ParseReply(BaseModel):
     parsed: str = Field(description="The parsed tree, even if its confidence is too low.")
     warnings: list[str] = Field(default=[], description="What people may not expect.")
     notes: list[str] = Field(default=[], description="Corrected words, numbers as conditions.")
-
-
-class OtherRank(BaseModel):
-    """Rank of a document in the other list, and the Boolean model's verdict on it."""
-
-    rank: int | None = Field(description="From 1; null: not found.")
-    looked: int = Field(description="Number of results searched for it.")
-    ranks: list[int] = []
-    verdict: str = Field(default="", description="As of a result; empty if not composed.")
-    why: str = ""
 
 
 class DocumentReply(BaseModel):
@@ -194,15 +183,6 @@ class HitReply(DocumentReply):
     fits: bool = Field(description="Whether it fits the positive part of the query.")
     verdict: str = Field(description="kept, doubtful or ranked lower.", examples=["kept"])
     why: str = Field(description="What counts against it.")
-    other: OtherRank | None = Field(default=None, description="Only when comparing.")
-
-
-class ListReply(BaseModel):
-    """The results of one system."""
-
-    system: str = Field(examples=["boolean"])
-    label: str = Field(description="Name of the system for people.")
-    hits: list[HitReply]
 
 
 class SearchReply(ParseReply):
@@ -220,20 +200,19 @@ class SearchReply(ParseReply):
     facets: tuple[Facet, ...] = Field(default=(), description="With facets; of the result.")
     left_out: tuple[LeftOut, ...] = Field(default=(), description="The best that were removed.")
     ranked_lower: list[HitReply] = Field(default=[], description="Ranked lower; with explain.")
-    plain: ListReply | None = Field(default=None, description="Only when comparing.")
     took: dict[str, float] = Field(description="Milliseconds by step.")
 
 
 class WordReply(BaseModel):
-    """One word of a query, and BoolAttn's values at it; by operator, averaged over layers."""
+    """A word of a query or a part of one, and BoolAttn's values by operator, means over layers."""
 
     text: str = Field(examples=["not"])
     start: int
     end: int
-    cue: dict[str, float] = Field(examples=[{"not": 0.98}])
-    scope: dict[str, float]
-    bias: dict[str, float]
-    attention_change: float
+    cue: dict[str, Number] = Field(examples=[{"not": 0.98}])
+    scope: dict[str, Number]
+    bias: dict[str, Number]
+    attention_change: Number
 
 
 class ExplainReply(ParseReply):
@@ -265,7 +244,6 @@ class AboutReply(BaseModel):
     version: str
     documents: int
     boolean: str = Field(description="Name of the model.")
-    plain: str | None = Field(description="Name of the system compared with, if any.")
     has_words: bool
     max_k: int
     max_length: int

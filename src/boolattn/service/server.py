@@ -5,11 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import resource
-import signal
 import socket
-import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import h11
@@ -20,7 +17,7 @@ from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from fastapi import FastAPI
 
@@ -37,25 +34,14 @@ _KEEP_ALIVE_S = 75
 
 def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        if not 0 <= port < 1 << 16:
-            raise OverflowError("ports are from 0 to 65535")
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-        except OSError:
-            listener.close()
-            raise
-    except (OSError, OverflowError, UnicodeError) as error:
+        return socket.create_server((host, port), family=family)
+    except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
             f"cannot listen on {host}:{port}: {reason}; choose another --port"
         ) from error
-    return listener
 
 
 def address_of(listener: socket.socket) -> str:
@@ -144,7 +130,7 @@ class Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """``run(sockets=[listen(host, port)])`` starts it; exits with status 0 after a signal."""
+    """``run(sockets=[listen(host, port)])`` starts it; a signal ends it."""
 
     def __init__(
         self, app: FastAPI, settings: ServiceSettings, *, ready: Callable[[], None] = lambda: None
@@ -183,15 +169,3 @@ class Server(uvicorn.Server):
         """Stop: answers end their connection from now on."""
         self._stop()
         super().handle_exit(sig, frame)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Handle both signals without raising them again at the end, as uvicorn would."""
-        is_main = threading.current_thread() is threading.main_thread()
-        caught = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-        before = {number: signal.signal(number, self.handle_exit) for number in caught}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

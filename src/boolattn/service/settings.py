@@ -23,8 +23,8 @@ class ServiceSettings:
     operands of a query times its results and 200 candidates. ``allowed_hosts`` are the names under
     which the service is asked; ``trusted_proxies`` are the addresses whose ``X-Forwarded-For``
     names the client. ``snippet`` is the length of a document's text in a list of results,
-    ``refresh`` the time between checks whether the index has changed. The labels name the models
-    on the page.
+    ``refresh`` the time between checks whether the index has changed. ``label`` names the model on
+    the page.
     """
 
     max_length: int = 1000
@@ -39,9 +39,7 @@ class ServiceSettings:
     batch_wait: float = 0.002
     snippet: int = 600
     refresh: float = 5.0
-    compare: bool = True
     label: str = "the Boolean model"
-    plain_label: str = "the same model, one vector"
     allowed_hosts: tuple[str, ...] = LOOPBACK
     trusted_proxies: tuple[str, ...] = ()
     api_key: str | None = field(default=None, repr=False)

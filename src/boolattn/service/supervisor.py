@@ -52,7 +52,8 @@ def _watch(child: int) -> tuple[int, bool]:
     caught = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, pass_on) for number in caught]
     try:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), bool(asked)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return 0 if -status in asked else status, bool(asked)  # uvicorn ends with the signal
     finally:
         for number, handler in zip(caught, before, strict=True):
             signal.signal(number, handler)

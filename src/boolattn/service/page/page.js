@@ -13,7 +13,7 @@ const LISTS = ["filter", "positive", "negative", "allow"];
 const REPLY = ["scopes", "parse", "results", "notes", "left-out", "compare-field"]; // what shows a reply
 const N_EXAMPLES = 3;
 const N_RESULTS = 10;
-let about = { plain: null, max_k: 100, has_words: false };
+let about = { max_k: 100, has_words: false };
 let facets = null;
 let shown = null; // the last reply
 let state = fromAddress();
@@ -111,13 +111,15 @@ async function search(isNew = true) {
   document.body.setAttribute("aria-busy", "true");
   const asked = parameters();
   asked.set("facets", "true");
-  if (about.plain !== null && state.compare) asked.set("compare", "true");
   const explained = new URLSearchParams({ q: state.q, mode: state.mode || "auto" });
   for (const name of ["positive", "negative"]) for (const text of state[name]) explained.append(name, text);
   const explanation = call(`/explain?${explained}`, { signal }).catch(() => null);
+  const plainly = parameters();
+  for (const name of ["compose", "strict_not"]) plainly.set(name, "false");
   try {
-    const reply = await call(`/search?${asked}`, { signal });
-    draw(reply, await explanation);
+    const lists = [asked, ...(state.compare ? [plainly] : [])];
+    const [reply, plain] = await Promise.all(lists.map((list) => call(`/search?${list}`, { signal })));
+    draw(reply, plain ?? null, await explanation);
   } catch (error) {
     if (error.name !== "AbortError") showError(error, state.q);
   } finally {
@@ -125,7 +127,7 @@ async function search(isNew = true) {
   }
 }
 
-function draw(reply, explained) {
+function draw(reply, plain, explained) {
   remember(reply.hits);
   drawNotes($("notes"), reply);
   drawParse($("parse"), reply, explained);
@@ -139,23 +141,23 @@ function draw(reply, explained) {
     takeBack: (word) => change({ allow: [...new Set([...state.allow, word])] }),
     rankLower: () => change({ strict_not: "false" }),
   });
-  drawList($("boolean"), "boolean", reply, reply.operands, actions);
+  drawList($("boolean"), "boolean", reply, plain, reply.operands, actions);
   const ids = (hits) => hits.map((hit) => hit.id).join("\n");
-  const isSame = reply.plain !== null && ids(reply.plain.hits) === ids(reply.hits);
-  const isCompared = reply.plain !== null && !isSame;
+  const isSame = plain !== null && ids(plain.hits) === ids(reply.hits);
+  const isCompared = plain !== null && !isSame;
   $("same").hidden = !isSame;
   $("plain").hidden = !isCompared;
   document.querySelector(".switch").hidden = !isCompared;
   lists.classList.toggle("single", !isCompared);
   if (isCompared) {
-    remember(reply.plain.hits);
-    drawList($("plain"), "plain", reply.plain, reply.operands, actions);
+    remember(plain.hits);
+    drawList($("plain"), "plain", plain, reply, reply.operands, actions);
   } else show("boolean");
   drawPages(reply);
   shown = reply;
   if (facets) drawFacets(facets, shown, state, change);
   $("results").hidden = false;
-  $("compare-field").hidden = !about.plain;
+  $("compare-field").hidden = false;
   $("status").textContent = summary(reply);
 }
 

@@ -40,8 +40,8 @@ function doubt(hit, operands) {
 }
 
 // There is a verdict only where scores are composed; in the plain list it is the Boolean model's.
-function why(hit, system, operands) {
-  const judged = system === "boolean" ? hit : hit.other;
+function why(hit, other, system, operands) {
+  const judged = system === "boolean" ? hit : other?.hits.find(({ id }) => id === hit.id);
   const ranks = judged?.ranks ?? [];
   if (!ranks.length) return null;
   const verdict = judged.why ? `${judged.verdict} because it ${judged.why}` : "";
@@ -55,10 +55,13 @@ function why(hit, system, operands) {
   );
 }
 
-function otherPlace(hit, system) {
-  if (!hit.other) return null;
+function otherPlace(hit, other, system) {
+  if (!other) return null;
   const name = system === "boolean" ? "plain search" : "with and, or, not";
-  const words = hit.other.rank ? ordinal(hit.other.rank) : `not in the first ${hit.other.looked}`;
+  const same = ({ id }) => id === hit.id;
+  const removed = other.left_out.find(same);
+  const rank = other.hits.find(same)?.rank;
+  const words = removed ? `left out, ${removed.why}` : rank ? ordinal(rank) : `not in the first ${other.offset + other.k}`;
   return h("span", { class: "place" }, `${name}: ${words}`);
 }
 
@@ -132,7 +135,7 @@ const nameOf = (hit) => hit.title || (!hit.passage?.[0] && Array.from(hit.text.t
 const action = (words, hit, act) =>
   h("button", { type: "button", "aria-label": `${words}: ${nameOf(hit)}`, onclick: () => act(hit.id) }, words);
 
-function card(hit, system, operands, actions) {
+function card(hit, other, system, operands, actions) {
   const name = `${system}-${hit.rank}`;
   const panel = h("div", { class: "panel", id: `${name}-panel`, hidden: true });
   const button = h(
@@ -161,25 +164,26 @@ function card(hit, system, operands, actions) {
     h(
       "div",
       { class: "foot" },
-      why(hit, system, operands),
-      otherPlace(hit, system),
+      why(hit, other, system, operands),
+      otherPlace(hit, other, system),
       h("p", { class: "actions" }, action("More like this", hit, actions.more), action("Fewer like this", hit, actions.fewer)),
     ),
     panel,
   );
 }
 
-export function drawList(section, system, list, operands, actions) {
+// The other list is null where nothing is compared.
+export function drawList(section, system, list, other, operands, actions) {
   fill(
     section,
     h(
       "div",
       { class: "heading" },
       h("h2", { id: `${system}-title` }, system === "boolean" ? "With and, or, not" : "Plain search"),
-      h("p", { class: "hint" }, list.label.replace(", one vector", "")),
+      h("p", { class: "hint" }, list.label),
     ),
     list.hits.length
-      ? h("ol", {}, list.hits.map((hit) => card(hit, system, operands, actions)))
+      ? h("ol", {}, list.hits.map((hit) => card(hit, other, system, operands, actions)))
       : h("p", { class: "empty" }, "No document fits the query and the filters."),
   );
 }
