@@ -53,9 +53,9 @@ from boolattn.reproduction.execution import device
 from boolattn.training.batches.sampling import Steps
 from boolattn.training.corpus import Corpus
 from boolattn.training.launch import make_steps, open_data
-from boolattn.training.preset_files import load_preset
 from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder
+from boolattn.training.settings import load_preset
 from boolattn.training.towers import load_encoder, make_towers
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def measure(
             trainer.remove_callback(PrinterCallback)
             trainer.add_callback(clock)
         else:
-            repeated = Repeated(steps.sampler, steps.collator)
+            repeated = Repeated(**vars(steps))
             run = RunFolder(Path(folder))
             run._board = _Silent()
             trainer = Timed(preset, towers, repeated, run, n_workers=variant.workers)
@@ -385,7 +385,7 @@ def main() -> None:
     corpus = Corpus(dataset, tokenizer, preset.model.document_length)
     steps = make_steps(replace(preset, train=replace(preset.train, max_steps=1)), corpus)
     for step in range(PERIOD):  # tokenise before anything is timed
-        steps.collator(steps.sampler.batch(step))
+        _ = steps[step]
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     print(
         f"{where}, torch {torch.__version__}; {len(corpus.documents)} documents; batch "

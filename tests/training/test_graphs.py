@@ -286,7 +286,7 @@ def test_recorded_passes_give_the_same_vectors_and_gradients(
     freeze(towers, preset.train)
     steps = make_steps(preset, corpus)
     if is_packed:
-        steps.collator.chunk = 0
+        steps.chunk = 0
     captured = capture(towers, "all")
     for number in (0, 1, 2, 0):
         batch = steps[number]

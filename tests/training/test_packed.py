@@ -21,7 +21,7 @@ def batches(preset, corpus):
     """Return the documents of one step, padded and packed."""
     steps = make_steps(preset, corpus)
     padded = steps[0]
-    steps.collator.chunk = 0
+    steps.chunk = 0
     return padded, steps[0]
 
 
@@ -107,7 +107,7 @@ def test_a_cpu_pads(preset, corpus, tmp_path):
     towers = trained(make_towers(preset())).cpu()
     steps = make_steps(preset(chunk=0), corpus)
     RetrievalTraining(preset(chunk=0), towers, steps, RunFolder(tmp_path))
-    assert steps.collator.chunk == 64
+    assert steps.chunk == 64
 
 
 def test_a_saved_model_names_no_attention_of_ours(preset, corpus, tmp_path):
@@ -134,7 +134,7 @@ def test_a_training_packs_where_it_can(preset, corpus, monkeypatch, tmp_path, ch
     )
     before = {name: value.clone() for name, value in towers.state_dict().items()}
     RetrievalTraining(preset, towers, steps, RunFolder(tmp_path)).train()
-    assert steps.collator.chunk == used
+    assert steps.chunk == used
     assert bool(calls) is (used == 0)
     assert any(not torch.equal(value, before[name]) for name, value in towers.state_dict().items())
 

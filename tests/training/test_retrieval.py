@@ -61,7 +61,7 @@ def test_training_learns_and_records_the_run(preset, corpus, tmp_path):
     assert metrics["summary"]["eval_leak"] >= 0
     # What was saved is what was trained.
     towers = SentenceTransformer(str(result.model))
-    assert corpus.validator(chosen, "validation")(towers) == pytest.approx(
+    assert corpus.validator(chosen)(towers) == pytest.approx(
         {
             name: float(_measured(tmp_path / "run", f"eval_{name}")[20])
             for name in ("recall@100", "r_precision", "leak")

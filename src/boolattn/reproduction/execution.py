@@ -26,10 +26,10 @@ from boolattn.reproduction.inputs import data_fingerprint, open_corpus, open_dat
 from boolattn.reproduction.requests import find_finished
 from boolattn.reproduction.runs import Run, save_queries
 from boolattn.training import launch
+from boolattn.training.corpus import encode_queries, rank
 from boolattn.training.retrieval import release_memory
 from boolattn.training.run_folder import about_machine
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import encode_queries, rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -20,7 +20,7 @@ from boolattn.reproduction.lines import load_tables
 from boolattn.reproduction.requests import RunRequest
 from boolattn.reproduction.runs import RunKey
 from boolattn.reproduction.systems import registry
-from boolattn.training.preset_files import read_preset
+from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,8 +15,7 @@ from boolattn.files import atomic_file
 from boolattn.reproduction.inputs import PlannedRun, encoder_fingerprint
 from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import RunSpec, registry
-from boolattn.training.preset_files import make_preset, read_preset, saved_tables
-from boolattn.training.settings import Preset
+from boolattn.training.settings import Preset, load_preset, read_preset, saved_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -137,7 +136,7 @@ def resolve(spec: RunSpec, request: RunRequest) -> Preset:
         values["data"]["size"] = request.size
     changes = [*encoder.set, *spec.system.set, *_validation_changes(values, spec), *request.changes]
     changes += [f"{table}.seed={spec.seed}" for table in ("train", "pretrain")]
-    return make_preset(Path(name).stem, values, changes, source=f"preset {name}")
+    return load_preset(name, changes, values=values)
 
 
 def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:

@@ -78,7 +78,7 @@ class RetrievalTraining:
         self.towers.to(self.device)
         self.model: nn.Module = TowerPass(self.towers, capture(self.towers, settings.captured))
         if not settings.chunk and settings.use_bf16 and can_pack(self.towers):
-            self.steps.collator.chunk = 0
+            self.steps.chunk = 0
         if (n_processes := self.processes.num_processes) > 1:
             self.steps.process, self.steps.n_processes = self.processes.process_index, n_processes
             if settings.batch_size % n_processes:
@@ -100,7 +100,6 @@ class RetrievalTraining:
         if checkpoint:
             logger.info("resuming from %s", checkpoint)
             self.run.history = load_checkpoint(checkpoint, self.towers, loop.optimizer)
-            self.run.rewind(start)
         batches = iter(self._loader(start))
         self.model.train()
         loop.run(

@@ -26,7 +26,6 @@ from safetensors.torch import save_file
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, text_hash
-from boolattn.training.preset_files import make_preset, saved_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_OWN = "boolattn torch transformers accelerate sentence-transformers tokenizers safetensors numpy"
-_COLUMNS = ("step", "name", "value")
+#: Whose versions are stored.
+_PACKAGES = ("boolattn", "torch", "transformers", "accelerate", "sentence-transformers", "numpy")
 PREFIX, ENDING = "checkpoint-", ".safetensors"
 _MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
 _N_KEPT = 2
@@ -57,7 +56,6 @@ class RunFolder:
         self.checkpoints, self.best, self.model = (
             folder / name for name in ("checkpoints", "best", "model")
         )
-        self.metrics = folder / "metrics.csv"
         self._board: Any = None
 
     def open(
@@ -85,34 +83,21 @@ class RunFolder:
         write_json(path, {**run, "seed": seed, **about_machine(), "command": command})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Append metrics."""
+        """Add metrics, and write all again: a resumed run may have written later ones."""
         self.history.append({**values, "step": step})
         if not self.is_main:
             return
         words = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
         logger.info("step %d: %s", step, words)
-        is_new = not self.metrics.is_file()
-        try:
-            with self.metrics.open("a", encoding="utf-8", newline="") as handle:
-                writer = csv.writer(handle)
-                if is_new:
-                    writer.writerow(_COLUMNS)
-                writer.writerows((step, name, repr(float(v))) for name, v in values.items())
-        except OSError as error:
-            raise DataError(f"cannot write {self.metrics}: {error.strerror or error}") from error
+        with atomic_file(self.folder / "metrics.csv") as handle:
+            writer = csv.writer(handle)
+            writer.writerow(("step", "name", "value"))
+            for row in self.history:
+                cells = ((row["step"], name, float(row[name])) for name in row if name != "step")
+                writer.writerows(cells)
         board = self._tensorboard()
         for name, value in values.items() if board else ():
             board.add_scalar(name, value, step)
-
-    def rewind(self, step: int) -> None:
-        """Drop metrics after a step, which will be computed again."""
-        if not self.metrics.is_file():
-            return
-        with self.metrics.open(encoding="utf-8", newline="") as handle:
-            rows = [row for row in csv.reader(handle) if len(row) == len(_COLUMNS)]
-        done = [row for row in rows[1:] if row[0].isdecimal() and int(row[0]) <= step]
-        with atomic_file(self.metrics) as handle:
-            csv.writer(handle).writerows([_COLUMNS, *done])
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the final metrics."""
@@ -148,13 +133,9 @@ def data_hashes(dataset: Dataset) -> dict[str, str]:
 def _check_same(path: Path, run: Mapping[str, Any]) -> None:
     try:
         saved = json.loads(path.read_text("utf-8"))
-        settings = saved.get("settings", {})
-        name = settings.pop("name", "")
+        here, there = _flat(run), _flat({name: saved.get(name) for name in run})
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
-    # Older runs have old names, and lack newer settings.
-    saved["settings"] = make_preset(name, saved_tables(settings), source=str(path)).to_dict()
-    here, there = _flat(run), _flat({name: saved.get(name) for name in run})
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):
             raise ConfigError(
@@ -174,8 +155,8 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401 - ne
 
 def about_machine() -> dict[str, Any]:
     """Return package versions, commit and device, to be stored with a result."""
-    versions = {"python": platform.python_version()} | dict.fromkeys(_OWN.split(), "not installed")
-    for name in _OWN.split():
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
@@ -267,8 +248,7 @@ def _load_weights(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> N
                 f"{path} is of another model: {name} is {there.get(name)} there and "
                 f"{here.get(name)} here"
             )
-    for name, tensor in tensors.items():
-        targets[name].copy_(tensor)
+        targets[name].copy_(tensors[name])
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
