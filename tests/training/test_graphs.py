@@ -9,16 +9,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from boolattn.attention.gate import Gate
 from boolattn.errors import ConfigError
 from boolattn.plugin import hooks
-from boolattn.training.graphs.capture import (
+from boolattn.training import graphs
+from boolattn.training.graphs import (
     Captured,
-    Pass,
+    Recording,
+    Weights,
     capture,
     fill,
     padded,
     padded_length,
     typical,
 )
-from boolattn.training.graphs.cuda_graph import Recording, Weights
 from boolattn.training.launch import make_steps
 from boolattn.training.tower_pass import TowerPass, encode
 from boolattn.training.towers import freeze, make_towers
@@ -70,7 +71,7 @@ def test_padding_changes_no_scope_loss(preset, corpus):
         expected, found = encode(towers, features, "scope"), encode(towers, wide, "scope")
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
     place = torch.ones_like(wide["scopes"])
-    fill(place, features["scopes"], "scopes", 0)
+    fill(place, features["scopes"], 0)
     assert torch.equal(place, wide["scopes"])
 
 
@@ -92,7 +93,7 @@ def test_a_batch_leaves_nothing_of_the_one_before(parts):
     first, second = steps[0]["queries"], steps[1]["queries"]
     wide = padded(first, 48, 7)
     for name, place in wide.items():
-        fill(place, second[name][:, :5], name, 7)
+        fill(place, second[name][:, :5], 7 if name == "input_ids" else 0)
     expected = padded({name: value[:, :5] for name, value in second.items()}, 48, 7)
     assert all(torch.equal(wide[name], expected[name]) for name in wide)
     assert (wide["input_ids"][:, 5:] == 7).all()
@@ -123,7 +124,7 @@ def test_where_nothing_can_be_recorded_passes_run_as_usual(parts, monkeypatch):
     towers, steps = parts
     features = steps[0]["queries"]
     captured = Captured(towers, ("query", "document"))
-    earlier = captured._passes["document",] = object()
+    earlier = captured._recordings["document",] = object()
     errors = iter([RuntimeError("this cannot be recorded")])
 
     def fail(self, features, task, slot):
@@ -135,7 +136,7 @@ def test_where_nothing_can_be_recorded_passes_run_as_usual(parts, monkeypatch):
         assert torch.equal(captured(features, "query"), encode(towers, features, "query"))
     assert captured.failure.__traceback__ is None
     # Its replay may still run.
-    assert captured._passes["document",] is earlier
+    assert captured._recordings["document",] is earlier
 
 
 def test_too_little_memory_is_one_line(parts, monkeypatch):
@@ -185,9 +186,9 @@ def test_what_is_recorded_knows_nothing_of_other_passes(parts):
     """The weights' own nodes in autograd's graph, alive in this step, must not be used."""
     towers, steps = parts
     features = steps[0]["queries"]
-    weights = Weights(Pass(quiet(towers), "query", tuple(features)))
+    weights = Weights(quiet(towers), "query")
     alive = encode(towers, features, "query")
-    vectors = weights.call(tuple(features.values()))
+    vectors = weights.call(features)
     torch.testing.assert_close(vectors, alive, atol=0, rtol=0)
     assert all(
         a is b for a, b in zip(towers.parameters(), weights.parameters.values(), strict=True)
@@ -237,30 +238,28 @@ def test_replays_add_up_as_passes_do(parts):
     towers = quiet(towers)
     for parameter in towers.parameters():  # one of them learns: easy to see whose memory it is
         parameter.requires_grad_(parameter is next(towers.parameters()))
-    weights = Weights(Pass(towers, "query", tuple(features)))
-    inputs = tuple(features.values())
-    vectors = weights.call(inputs).detach()
+    weights = Weights(towers, "query")
+    vectors = weights.call(features).detach()
     upstream = torch.zeros_like(vectors)
 
     def back():
         with torch.enable_grad():
-            return weights.gradients(weights.call(inputs), upstream)
+            return weights.gradients(weights.call(features), upstream)
 
     places = tuple(value.clone() for value in back())
-    forward = Replayed(lambda: [weights.call(inputs).detach()], vectors)
-    recording = Recording(weights, (forward, Replayed(back, *places)), vectors, upstream, places)
+    forward = Replayed(lambda: [weights.call(features).detach()], vectors)
+    replays = (forward, Replayed(back, *places))
+    recording = Recording(weights, replays, features, 0, vectors, upstream, places)
     direction = torch.linspace(-1, 1, vectors.shape[1])
     found, expected = [], []
     for call, seen in (
-        (lambda: encode(towers, features, "query"), expected),
+        (lambda batch: encode(towers, batch, "query"), expected),
         (recording, found),
     ):
         towers.zero_grad()
         for number in (0, 1, 2):
             batch = padded(steps[number]["queries"], 32, 0)
-            for name, place in features.items():
-                place.copy_(batch[name])
-            (call() @ direction).sum().backward()
+            (call(batch) @ direction).sum().backward()
             seen.append(next(towers.parameters()).grad.clone())
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
     assert all(not torch.equal(a, b) for a, b in pairwise(found))
@@ -316,11 +315,11 @@ def test_a_failed_recording_leaves_the_process_usable(preset, corpus, monkeypatc
     features = {name: v.cuda() for name, v in make_steps(preset, corpus)[0]["queries"].items()}
     captured = Captured(towers, ("query",))
 
-    def looks(self, *values):
-        vectors = encode(self.towers, dict(zip(self.names, values, strict=True)), self.task)
+    def looks(*inputs):
+        vectors = encode(*inputs)
         return vectors + vectors.detach().sum().item()  # which no recording can know
 
-    monkeypatch.setattr(Pass, "forward", looks)
+    monkeypatch.setattr(graphs, "encode", looks)
     captured(features, "query").sum().backward()
     assert isinstance(captured.failure, RuntimeError)
     monkeypatch.undo()

@@ -24,7 +24,7 @@ from boolattn.encoder.packed import can_pack
 from boolattn.encoder.tower_storage import save_towers
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder
-from boolattn.training.graphs.capture import capture
+from boolattn.training.graphs import capture
 from boolattn.training.loop import Loop, parameter_groups, processes
 from boolattn.training.losses import softmax_loss
 from boolattn.training.run_folder import last_checkpoint, load_checkpoint, step_of, write_checkpoint
