@@ -149,7 +149,7 @@ def test_losses_are_also_checked_together():
 def test_learning_rates_of_plugin_and_encoder(preset):
     chosen = preset(plugin_learning_rate=7e-3)
     towers = make_towers(chosen)
-    groups = list(parameter_groups(towers, chosen.train))
+    groups = parameter_groups(towers, chosen.train, chosen.train.plugin_learning_rate)
     name_of = {id(p): name for name, p in towers.named_parameters()}
     for group in groups:
         names = [name_of[id(p)] for p in group["params"]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.training.settings import LoopSettings, TrainSettings
+    from boolattn.training.settings import LoopSettings
 
     Log = Callable[[int, dict[str, float]], None]
 
@@ -122,31 +122,25 @@ class Loop:
                 )
 
 
-def parameter_groups(model: nn.Module, settings: TrainSettings) -> Iterator[dict[str, Any]]:
-    """Yield the trained parameters by learning rate and weight decay, for an optimizer."""
-    new_rate = settings.plugin_learning_rate or settings.learning_rate
-    # The plug-in begins untrained.
-    is_new = _inside(model, BoolAttn)
-    for group in decay_groups(model, settings.weight_decay):
-        rates: dict[float, list[nn.Parameter]] = {}
-        for parameter in group["params"]:
-            rate = new_rate if id(parameter) in is_new else settings.learning_rate
-            rates.setdefault(rate, []).append(parameter)
-        for rate, chosen in rates.items():
-            yield {**group, "params": chosen, "lr": rate}
+def parameter_groups(
+    model: nn.Module, settings: LoopSettings, plugin_rate: float = 0.0
+) -> list[dict[str, Any]]:
+    """Return the trained parameters by learning rate and weight decay, for an optimizer.
 
-
-def decay_groups(model: nn.Module, weight_decay: float) -> Iterator[dict[str, Any]]:
-    """Yield the trained parameters with and without weight decay, by their kind."""
-    exempt = _inside(model, nn.LayerNorm)
-    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    The plug-in, which begins untrained, may have its own rate.
+    """
+    is_new, exempt = _inside(model, BoolAttn), _inside(model, nn.LayerNorm)
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             decays = id(parameter) not in exempt and not name.endswith(_NO_DECAY_NAMES)
-            groups[decays].append(parameter)
-    for decays, chosen in groups.items():
-        if chosen:
-            yield {"params": chosen, "weight_decay": weight_decay if decays else 0.0}
+            own_rate = plugin_rate if id(parameter) in is_new else 0.0
+            key = (own_rate or settings.learning_rate, settings.weight_decay if decays else 0.0)
+            groups.setdefault(key, []).append(parameter)
+    return [
+        {"params": chosen, "lr": rate, "weight_decay": decay}
+        for (rate, decay), chosen in groups.items()
+    ]
 
 
 def _inside(model: nn.Module, kind: type[nn.Module]) -> set[int]:

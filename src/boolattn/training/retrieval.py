@@ -94,7 +94,8 @@ class RetrievalTraining:
         settings, n_steps = self.preset.train, len(self.steps)
         checkpoint = last_checkpoint(self.run.checkpoints) if resume else None
         start = step_of(checkpoint) if checkpoint else 0
-        groups, log_every = parameter_groups(self.model, settings), max(1, min(10, n_steps // 10))
+        groups = parameter_groups(self.model, settings, settings.plugin_learning_rate)
+        log_every = max(1, min(10, n_steps // 10))
         loop = Loop(groups, settings, "retrieval", n_steps, start=start, log_every=log_every)
         torch.manual_seed(settings.seed)
         if checkpoint:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.sentences import Sentence, Triplet
@@ -81,52 +80,43 @@ class SentenceBatch(NamedTuple):
         return self.features["attention_mask"]
 
 
-@dataclass(eq=False)
 class LabelledSentences:
-    """Sentences, each tokenised (by a fast tokenizer) and labelled when it is first needed."""
+    """Sentences, tokenised by a fast tokenizer, with the labels of their tokens."""
 
-    sentences: Sequence[Sentence]
-    tokenizer: PreTrainedTokenizerBase
-    operators: Sequence[str]
-    #: Token ids, and labels of shape ``(tokens, cue or scope, operators)``.
-    _rows: dict[int, tuple[NDArray[np.int32], Tensor]] = field(default_factory=dict)
+    def __init__(
+        self,
+        sentences: Sequence[Sentence],
+        tokenizer: PreTrainedTokenizerBase,
+        operators: Sequence[str],
+    ) -> None:
+        self.sentences, self.operators = sentences, operators
+        self._padding = Padding(tokenizer)
+        options = {"truncation": True, "max_length": _LENGTH, "return_offsets_mapping": True}
+        texts = [sentence.text for sentence in sentences]
+        self._encoded: Any = tokenizer(texts, **options) if texts else {}
+        self._labels: dict[int, Tensor] = {}
 
     def batch(self, rows: Sequence[int]) -> SentenceBatch:
         """Return some sentences as one padded batch."""
-        self._fill(rows)
-        ids, labels = zip(*(self._rows[row] for row in rows), strict=True)
-        cues, scopes = pad(labels)[0].float().permute(2, 0, 3, 1)
-        present = [
-            [operator in self.sentences[row].operators for operator in self.operators]
-            for row in rows
-        ]
-        operators = torch.tensor(present, dtype=torch.float32)
-        features = Padding(self.tokenizer)(ids)
+        labels = pad([self._label(row) for row in rows])[0]
+        cues, scopes = labels.float().permute(2, 0, 3, 1)
+        used = [self.sentences[row].operators for row in rows]
+        operators = torch.tensor([[float(name in u) for name in self.operators] for u in used])
+        features = self._padding([self._encoded["input_ids"][row] for row in rows])
         return SentenceBatch(features, cues.contiguous(), scopes.contiguous(), operators)
 
-    def _fill(self, rows: Sequence[int]) -> None:
-        """Tokenise sentences, and map their character spans to tokens."""
-        missing = [row for row in dict.fromkeys(rows) if row not in self._rows]
-        if not missing:
-            return
-        encoded = self.tokenizer(
-            [self.sentences[row].text for row in missing],
-            truncation=True,
-            max_length=_LENGTH,
-            return_offsets_mapping=True,
-        )
-        for row, ids, offsets in zip(
-            missing, encoded["input_ids"], encoded["offset_mapping"], strict=True
-        ):
-            sentence = self.sentences[row]
+    def _label(self, row: int) -> Tensor:
+        """Map character spans to tokens, once. Shape ``(tokens, cue or scope, operators)``."""
+        if row not in self._labels:
+            sentence, offsets = self.sentences[row], self._encoded["offset_mapping"][row]
             labels = []
             for name in self.operators:
                 cues = [(cue.start, cue.end) for cue in sentence.cues if cue.operator == name]
                 scoped = (scope for scope in sentence.scopes if scope.operator == name)
                 scopes = [span for scope in scoped for span in scope.spans]
                 labels.append([span_labels(s, offsets, sentence.text) for s in (cues, scopes)])
-            by_token = torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
-            self._rows[row] = (np.array(ids, dtype=np.int32), by_token)
+            self._labels[row] = torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
+        return self._labels[row]
 
 
 class ScopeSentences:
