@@ -13,8 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 import boolattn
 from boolattn import BoolAttnConfig, attach
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.card import Card
-from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.tower_storage import Card, save_towers
 from boolattn.encoder.towers import build_towers, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError, DataError, GateError, MissingDataError
 from boolattn.plugin import plugin_of

@@ -3,15 +3,13 @@
 import pytest
 import torch
 
-from boolattn.encoder import packed
-from boolattn.encoder.packed import can_pack
 from boolattn.encoder.towers import build_towers, tower_of
 from boolattn.plugin.backend import BACKENDS
 from boolattn.training import retrieval
 from boolattn.training.launch import make_steps
 from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder
-from boolattn.training.tower_pass import TowerPass
+from boolattn.training.tower_pass import TowerPass, can_pack, encode_packed
 from boolattn.training.towers import make_towers
 from tests.conftest import trained
 from tests.training.test_graphs import quiet
@@ -127,10 +125,9 @@ def test_a_training_packs_where_it_can(preset, corpus, monkeypatch, tmp_path, ch
     monkeypatch.setattr(retrieval, "can_pack", lambda towers: True)
     towers, steps = trained(make_towers(preset)).cpu(), make_steps(preset, corpus)
     calls = []
-    own = packed.encode_packed
     monkeypatch.setattr(
         "boolattn.training.tower_pass.encode_packed",
-        lambda *given: calls.append(1) or own(*given),
+        lambda *given: calls.append(1) or encode_packed(*given),
     )
     before = {name: value.clone() for name, value in towers.state_dict().items()}
     RetrievalTraining(preset, towers, steps, RunFolder(tmp_path)).train()

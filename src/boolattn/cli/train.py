@@ -62,8 +62,7 @@ def average(
     from boolattn.encoders.models import require_torch
 
     require_torch("average")
-    from boolattn.encoder.card import Card
-    from boolattn.encoder.tower_storage import save_towers
+    from boolattn.encoder.tower_storage import Card, save_towers
     from boolattn.training.towers import average as averaged
 
     quiet_libraries()

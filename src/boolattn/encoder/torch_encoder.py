@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from boolattn.encoder.card import Card
+    from boolattn.encoder.tower_storage import Card
     from boolattn.plugin.explain import Explanation
 
     Array = NDArray[np.float32]

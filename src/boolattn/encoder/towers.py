@@ -16,6 +16,7 @@ Training, one step::
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,14 +28,13 @@ from sentence_transformers.util import batch_to_device
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
-from boolattn.encoder.tower_config import TowerConfig
 from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.files import scratch_folder
 from boolattn.plugin.install import NAME, detach, hooks_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
 from boolattn.plugin.strict import strict_loading
-from boolattn.settings import build, checked
+from boolattn.settings import build, check_types, checked, limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,22 @@ if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
 
 DOCUMENT = "document"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerConfig:
+    """Settings of two towers."""
+
+    #: ``mean`` over a text's tokens, or its first token (``cls``)
+    pooling: str = limited("mean", choices=("mean", "cls"))
+    is_shared: bool = True  # whether both towers use the same weights
+    #: ``cosine``, with vectors of length 1, or ``dot``
+    similarity: str = limited("cosine", choices=("cosine", "dot"))
+    query_length: int = limited(64, least=3)  # most tokens of a query
+    document_length: int = limited(256, least=3)  # most tokens of a document
+
+    def __post_init__(self) -> None:
+        check_types(self, least=0)
 
 
 @checked

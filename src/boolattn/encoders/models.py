@@ -16,7 +16,13 @@ from boolattn.checksums import file_sum, verify, write_sums
 from boolattn.encoders.base import Encoder
 from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint
 from boolattn.encoders.int8 import fill_weights, write_torch
-from boolattn.encoders.onnx_storage import MANIFEST, TOKENIZER, is_onnx_folder, read_onnx_manifest
+from boolattn.encoders.onnx_encoder import (
+    MANIFEST,
+    TOKENIZER,
+    OnnxEncoder,
+    is_onnx_folder,
+    read_onnx_manifest,
+)
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
 from boolattn.model_folder import check_folder
@@ -94,8 +100,6 @@ def load_model(name: str | Path, *, device: str | None = None) -> Encoder:
     name = str(name)
     folder = resolve(name)
     if runs_in_onnx(folder, device):
-        from boolattn.encoders.onnx_encoder import OnnxEncoder
-
         return OnnxEncoder.load(folder)
     require_torch(f"{name} on {device}" if is_onnx_folder(folder) else f"{name}, a torch model,")
     if not is_onnx_folder(folder):

@@ -19,16 +19,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Subset
 
-from boolattn.encoder.card import Card
-from boolattn.encoder.packed import can_pack
-from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.tower_storage import Card, save_towers
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder
 from boolattn.training.graphs import capture
 from boolattn.training.loop import Loop, parameter_groups, processes
 from boolattn.training.losses import softmax_loss
 from boolattn.training.run_folder import last_checkpoint, load_checkpoint, step_of, write_checkpoint
-from boolattn.training.tower_pass import TowerPass
+from boolattn.training.tower_pass import TowerPass, can_pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

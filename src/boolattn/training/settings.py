@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from boolattn.attention.config import OLDER, BoolAttnConfig
-from boolattn.encoder.tower_config import TowerConfig
+from boolattn.encoder.towers import TowerConfig
 from boolattn.errors import ConfigError
 from boolattn.settings import build, check_types, limited
 

@@ -11,9 +11,14 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.tower_config import TowerConfig
 from boolattn.encoder.tower_storage import load_towers
-from boolattn.encoder.towers import build_towers, from_pretrained, query_encoder, settings_of
+from boolattn.encoder.towers import (
+    TowerConfig,
+    build_towers,
+    from_pretrained,
+    query_encoder,
+    settings_of,
+)
 from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.plugin import plugin_of

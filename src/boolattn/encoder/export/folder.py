@@ -15,13 +15,13 @@ from boolattn.encoder.export.graphs import TEXTS, TowerGraph, tower_graphs, writ
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.towers import settings_of
 from boolattn.encoders.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
-from boolattn.encoders.onnx_encoder import OnnxEncoder
-from boolattn.encoders.onnx_storage import (
+from boolattn.encoders.onnx_encoder import (
     DOCUMENT,
     MANIFEST,
     OPERAND,
     QUERY,
     TOKENIZER,
+    OnnxEncoder,
     OnnxManifest,
 )
 from boolattn.errors import ConfigError

@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from boolattn.encoder.packed import pack
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,6 +18,9 @@ if TYPE_CHECKING:
 Features = dict[str, Any]
 
 _TEXTS_AT_ONCE = 4096
+#: Batches without padding are filled up to a multiple of so many tokens, so that few CUDA graphs
+#: serve all, with so many texts, some of them empty.
+MULTIPLE, N_FILLERS = 1024, 4
 
 
 def pad(rows: Sequence[Tensor], value: float = 0) -> tuple[Tensor, Tensor]:
@@ -31,6 +32,22 @@ def pad(rows: Sequence[Tensor], value: float = 0) -> tuple[Tensor, Tensor]:
     lengths = torch.tensor([len(row) for row in rows])
     mask = torch.arange(padded.shape[1]) < lengths[:, None]
     return padded, mask.long().to(padded.device)
+
+
+def pack(texts: Sequence[NDArray[np.int32]], pad: int) -> dict[str, Tensor]:
+    """Lay token ids end to end: ``input_ids`` and the ``starts`` of texts, with the end.
+
+    >>> found = pack([np.array([101, 7, 102]), np.array([101, 102])], pad=0)
+    >>> found["input_ids"].shape, found["starts"].tolist()
+    (torch.Size([1024]), [0, 3, 5, 261, 517, 773, 1024])
+    """
+    ends = np.cumsum([len(text) for text in texts])
+    n_tokens = -(-int(ends[-1]) // MULTIPLE) * MULTIPLE
+    fillers = ends[-1] + MULTIPLE // N_FILLERS * np.arange(1, N_FILLERS + 1)
+    ids = np.full(n_tokens, pad, dtype=np.int64)
+    ids[: ends[-1]] = np.concatenate(texts)
+    starts = np.concatenate([[0], ends, np.minimum(fillers, n_tokens)]).astype(np.int32)
+    return {"input_ids": torch.from_numpy(ids), "starts": torch.from_numpy(starts)}
 
 
 class Padding:
