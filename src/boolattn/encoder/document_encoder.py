@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 TOKENS = {"cuda": 65_536, "cpu": 2048}
 #: Characters tokenised at once.
 _CHARACTERS = 1_000_000
-#: Names of a document's prompt, in the order of sentence-transformers.
-_PROMPTS = (DOCUMENT, "passage", "corpus")
 
 
 class DocumentEncoder:
@@ -63,7 +61,7 @@ class DocumentEncoder:
         if self.n_tokens < 1:
             raise ConfigError(f"n_tokens must be at least 1, got {n_tokens}")
         self._tokenize = _tokenizer(towers)
-        self._prompt = next((towers.prompts[n] for n in _PROMPTS if n in towers.prompts), "") or ""
+        self._prompt = document_prompt(towers)
         self._pad_id = int(cast("Any", tower.tokenizer).pad_token_id or 0)
         first = tower if dtype == tower.model.dtype else _copy(tower).to(dtype)
         # Without the router, which only chooses the tower.
@@ -160,6 +158,12 @@ def document_encoder(
             convert_to_tensor=True,
             show_progress_bar=False,
         )
+
+
+def document_prompt(towers: SentenceTransformer) -> str:
+    """Return what is put before a document, by the names of sentence-transformers."""
+    names = (DOCUMENT, "passage", "corpus")
+    return next((towers.prompts[name] for name in names if name in towers.prompts), "") or ""
 
 
 def group(lengths: Integers, n_tokens: int) -> Iterator[Integers]:

@@ -70,7 +70,7 @@ def export_parser(
         texts: Compared in both backends.
     """
     require("export", ("onnx", "onnxscript"), "train")
-    from boolattn.encoder.export.quantisation import optimise_graph, quantise_graph, read_graph
+    from boolattn.encoder.export.quantisation import finish_graph
 
     source, target = Path(source), Path(target)
     model = ParserModel.load(source)
@@ -82,10 +82,9 @@ def export_parser(
         atomic_folder(target, replace=True, marker=MANIFEST) as draft,
         scratch_folder() as scratch,
     ):
-        plain, rounded = scratch / "plain.onnx", scratch / "rounded.onnx"
-        trace(ParserGraph(model), (torch.zeros(1, 8, table.shape[1]),), (1,), plain)
-        quantise_graph(read_graph(plain), rounded)
-        optimise_graph(str(rounded), draft / GRAPH)
+        example = (torch.zeros(1, 8, table.shape[1]),)
+        trace(ParserGraph(model), example, (1,), scratch / GRAPH)
+        finish_graph(scratch / GRAPH, draft / GRAPH)
         if "table" not in shared:
             save_file({"values": values, "scales": scales}, draft / ParserManifest.table)
         if "tokenizer" not in shared:
