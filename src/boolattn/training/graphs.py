@@ -12,8 +12,6 @@ aliases of the weights: new leaves over the same memory.
 
 from __future__ import annotations
 
-import logging
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,13 +26,11 @@ from boolattn.training.loop import processes
 from boolattn.training.tower_pass import SCOPE, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches.tokens import Features
-
-logger = logging.getLogger(__name__)
 
 #: Lengths are padded to multiples of these, so that few graphs serve all batches.
 MULTIPLES = {"query": 16, "document": 32, SCOPE: 16}
@@ -60,8 +56,7 @@ class Captured:
 
     def __init__(self, towers: SentenceTransformer, tasks: Collection[str]) -> None:
         self.towers = towers
-        self.tasks = frozenset(tasks)  # What is recorded; nothing after a failure
-        self.failure: RuntimeError | None = None
+        self.tasks = frozenset(tasks)
         tokenizer: Any = towers.tokenizer
         self._pad = int(tokenizer.pad_token_id or 0)
         self._recordings: dict[tuple[Any, ...], Recording] = {}
@@ -85,16 +80,13 @@ class Captured:
         if recording is None or not recording.weights.are_current():
             try:
                 recording = self._record(padded(features, n_tokens, self._pad), task, slot)
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                is_full = isinstance(error, torch.OutOfMemoryError)
+                reason = "no memory is left" if is_full else str(error).partition("\n")[0]
                 raise ConfigError(
-                    f"the GPU has no memory left for CUDA graphs of {task} passes; give it "
+                    f"the GPU cannot record CUDA graphs of {task} passes ({reason}); train with "
                     "--set train.captured=queries, or none, or a smaller batch_size"
                 ) from error
-            except RuntimeError as error:
-                logger.warning("no CUDA graphs: %s", error, exc_info=True)
-                # Earlier recordings stay: their replays of this step may still run.
-                self.failure, self.tasks = error.with_traceback(None), frozenset()
-                return encode(self.towers, features, task)
             self._recordings[key] = recording
         return self._replay(recording, features, task, slot)
 
@@ -146,7 +138,7 @@ class Captured:
         )
         warm_up = typical(features)
         torch.cuda.synchronize(device)
-        with uncached, recovering(device, pool):
+        with uncached:
             with torch.cuda.stream(stream):
                 for _ in range(_N_WARMUP):
                     vectors = weights.call(warm_up)
@@ -252,26 +244,6 @@ class _Replay(torch.autograd.Function):
         recording.graphs[1].replay()
         gradients = (value if value is None else value.detach() for value in recording.gradients)
         return (None, *gradients)
-
-
-@contextmanager
-def recovering(device: torch.device, pool: Any) -> Iterator[None]:  # noqa: ANN401 - a handle
-    """Keep the process usable when a recording fails.
-
-    A failed recording leaves generator, allocator and current stream in recording state, so that
-    every later dropout would fail.
-    """
-    index = torch.cuda.current_device() if device.index is None else device.index
-    generator = torch.cuda.default_generators[index]
-    state, stream = generator.clone_state(), torch.cuda.current_stream(device)
-    try:
-        yield
-    except BaseException:
-        torch.cuda.set_stream(stream)
-        generator.graphsafe_set_state(state)
-        with suppress(RuntimeError):  # raised where it was ended already
-            torch._C._cuda_endAllocateToPool(index, pool)
-        raise
 
 
 def typical(features: Features) -> Features:
