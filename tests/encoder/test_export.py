@@ -18,6 +18,7 @@ from boolattn.cli import app
 from boolattn.encoder.export import folder, quantisation
 from boolattn.encoder.export.folder import export_model
 from boolattn.encoder.export.graphs import TowerGraph, write_graph
+from boolattn.encoder.tower_storage import save_towers
 from boolattn.encoder.towers import build_towers, query_encoder
 from boolattn.encoders.int8 import write_torch
 from boolattn.encoders.models import load_model, torch_folder
@@ -63,7 +64,7 @@ def towers(tiny_encoder, tokenizer):
 @pytest.fixture
 def saved(towers, tmp_path):
     def save(gate, **options):
-        TorchEncoder(towers(gate, **options)).save(tmp_path / "model")
+        save_towers(towers(gate, **options), tmp_path / "model")
         return tmp_path / "model"
 
     return save

@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.boolattn import BoolAttn
-from boolattn.errors import ConfigError, DataError
+from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.training import retrieval
 from boolattn.training.launch import Launch, make_steps, train
 from boolattn.training.loop import Loop, parameter_groups
@@ -270,7 +270,7 @@ def test_a_data_set_without_usable_queries(preset, corpus, tmp_path):
 
 
 def test_a_missing_encoder_or_split_is_one_line(preset, corpus, tmp_path):
-    with pytest.raises(ConfigError, match=r"no encoder .*--set model.encoder=FOLDER"):
+    with pytest.raises(MissingDataError, match=r"nowhere/nothing is no encoder.*name its folder"):
         make_towers(preset("model.encoder=nowhere/nothing"))
     with pytest.raises(ConfigError, match="no split 'dev'; there are train, validation"):
         make_steps(preset("data.train=train+dev"), corpus)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from boolattn.cli.output import AsJson, console, note, print_json, quiet_libraries
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import MissingDataError
 
 PresetName = Annotated[str, Option(help="Name of a preset, or a TOML file.")]
 Changes = Annotated[
@@ -48,17 +48,12 @@ def train(  # noqa: PLR0913 - options of a command line
 
 
 def average(
-    base: Annotated[str, Argument(help="Folder of the encoder that the models began with.")],
-    models: Annotated[list[Path], Argument(help="Folders of trained models.")],
+    base: Annotated[str, Argument(help="Folder of the encoder that the model began with.")],
+    model: Annotated[Path, Argument(help="Folder of the trained model.")],
     out: Annotated[Path, Option(help="The model folder to write.")],
-    share: Annotated[
-        list[float] | None, Option(min=0, help="Share of each model; one for all, or one each.")
-    ] = None,
+    share: Annotated[float, Option(min=0, help="Share of the trained weights.")] = 0.5,
 ) -> None:
-    """Average the weights of trained models with those of the encoder they began with."""
-    shares = share or [0.5]
-    if len(shares) not in {1, len(models)}:
-        raise ConfigError(f"{len(shares)} shares for {len(models)} models; give one, or one each")
+    """Average the weights of a trained model with those of the encoder it began with."""
     from boolattn.encoders.models import require_torch
 
     require_torch("average")
@@ -66,9 +61,8 @@ def average(
     from boolattn.training.towers import average as averaged
 
     quiet_libraries()
-    pairs = zip(models, shares * (len(models) if len(shares) == 1 else 1), strict=True)
     card = Card(base=Path(base).name, command=shlex.join(["boolattn", *sys.argv[1:]]))
-    save_towers(averaged(base, list(pairs)), out, card=card)
+    save_towers(averaged(base, model, share), out, card=card)
     note(f"wrote {out}")
 
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.document_encoder import document_encoder
-from boolattn.encoder.tower_storage import load_towers, save_towers
+from boolattn.encoder.tower_storage import load_towers
 from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
 from boolattn.encoders.base import Encoder, ignore
 from boolattn.encoders.models import torch_folder
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from boolattn.encoder.tower_storage import Card
     from boolattn.plugin.explain import Explanation
 
     Array = NDArray[np.float32]
@@ -97,10 +96,6 @@ class TorchEncoder(Encoder):
     def load(cls, folder: str | Path, *, device: str | None = None) -> TorchEncoder:
         """Load any sentence-transformers folder."""
         return cls(load_towers(torch_folder(folder), device=device))
-
-    def save(self, folder: str | Path, *, card: Card | None = None) -> None:
-        """Write the towers as one folder, whole or not at all."""
-        save_towers(self.towers, folder, card=card)
 
     def explain(self, text: str) -> Explanation | None:
         """Explain what BoolAttn does with a text; ``None`` for a model without it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -16,7 +16,6 @@ from string import Template
 from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
-from boolattn.attention.config import BoolAttnConfig
 from boolattn.checksums import write_sums
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel, base_name
 from boolattn.encoder.towers import DOCUMENT, query_encoder, settings_of
@@ -35,7 +34,7 @@ _TEMPLATE = files("boolattn.encoder").joinpath("card.md")
 _BIAS = """BoolAttn adds a learned bias to the attention of the query encoder. Documents are encoded
 without it.
 """
-GATES = {
+_GATES = {
     "label": "oracle operator labels; without `operators` every gate is closed",
     "lexicon": "cue lexicon, from plain text",
     "learned": "trained classifier, from plain text",
@@ -122,38 +121,25 @@ def _point_to(tower: Path, root: Path) -> None:
 
 def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     """Return the card of a two-tower model as Markdown; ``name`` is that of its folder."""
-    encoder = query_encoder(model)
-    towers = settings_of(model)
+    encoder, towers, plugin = query_encoder(model), settings_of(model), "none"
+    family = encoder.config.model_type
+    if isinstance(encoder, BoolBertModel):
+        config, family = encoder.config.boolattn_config, encoder.backbone.config.model_type
+        plugin = f"{config.variant} variant; gate: {_GATES[config.gate]}"
     rows = {
         "base encoder": card.base or base_name(encoder) or UNKNOWN,
-        "family": encoder.config.model_type,
+        "family": family,
         "weights": "shared by both towers" if towers.is_shared else "separate for each tower",
         "pooling": towers.pooling,
         "similarity": towers.similarity,
         "dimensions": str(model.get_embedding_dimension()),
         "maximum length": f"queries {towers.query_length}, documents {towers.document_length}",
+        "BoolAttn": plugin,
+        "training data": card.data,
     }
-    if isinstance(encoder, BoolBertModel):
-        settings = encoder.config.boolattn_config
-        rows["family"] = str(encoder.backbone.config.model_type)
-        rows["gate"] = GATES[settings.gate]
-        rows["BoolAttn"] = f"{settings.variant} variant; {_changes(settings)}"
-    else:
-        rows["BoolAttn"] = "none"
-    rows["training data"] = card.data
-    bias = _BIAS if isinstance(encoder, BoolBertModel) else ""
+    cells = {key: " ".join(value.split()).replace("|", "\\|") for key, value in rows.items()}
+    table = "\n".join(f"| {key} | {cell} |" for key, cell in cells.items())
     command = f"\nTrained with\n\n```sh\n{card.command}\n```\n" if card.command else ""
-    table = "\n".join(f"| {key} | {_cell(value)} |" for key, value in rows.items())
-    values = {"name": name, "licence": card.licence, "table": table}
-    return Template(_TEMPLATE.read_text("utf-8")).substitute(values, bias=bias, command=command)
-
-
-def _changes(settings: BoolAttnConfig) -> str:
-    """List the settings that differ from the defaults."""
-    default = asdict(BoolAttnConfig(variant=settings.variant, gate=settings.gate))
-    changed = [f"{name}={v}" for name, v in asdict(settings).items() if v != default[name]]
-    return ", ".join(changed) or "defaults"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    values = {"name": name, "licence": card.licence, "table": table, "command": command}
+    values["bias"] = "" if plugin == "none" else _BIAS
+    return Template(_TEMPLATE.read_text("utf-8")).substitute(values)
