@@ -158,7 +158,7 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     Run(spec.key, results, {**details, "command": paths.command, **about}).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
     home = paths.model(spec.key)
-    for part in ("checkpoints", "best", _BEGUN) if paths.keep_models else ("",):
+    for part in ("checkpoint.safetensors", "best", _BEGUN) if paths.keep_models else ("",):
         remove = shutil.rmtree if (home / part).is_dir() else Path.unlink
         if (home / part).exists():
             remove(home / part)

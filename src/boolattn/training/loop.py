@@ -50,11 +50,13 @@ def fast_products() -> Iterator[None]:
 
 
 class Loop:
-    """Trains parameters, or groups of them, from a step on, which counts from 0.
+    """Trains parameters, or groups of them, from step ``start`` on, which counts from 0.
 
     Groups may have their own learning rate. ``name`` says what is trained, for the error message;
     there are ``log_every`` steps between log entries, and the last step is logged too.
     """
+
+    start = 0
 
     def __init__(
         self,
@@ -63,11 +65,9 @@ class Loop:
         name: str,
         n_steps: int,
         *,
-        start: int = 0,
         log_every: int = 20,
     ) -> None:
-        self.name, self.n_steps, self.start, self.log_every = name, n_steps, start, log_every
-        self.max_grad_norm = settings.max_grad_norm
+        self.name, self.settings, self.n_steps, self.log_every = name, settings, n_steps, log_every
         self.optimizer = torch.optim.AdamW(
             parameters,
             lr=settings.learning_rate,
@@ -76,8 +76,6 @@ class Loop:
         )
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
-        steps = (settings.warmup_steps, n_steps, start - 1)
-        self.schedule = get_linear_schedule_with_warmup(self.optimizer, *steps)
 
     def run(
         self,
@@ -90,6 +88,8 @@ class Loop:
         ``log`` is called with a number of steps and the mean losses since the call before,
         ``after_step`` with the number of steps.
         """
+        steps = (self.settings.warmup_steps, self.n_steps, self.start - 1)
+        schedule = get_linear_schedule_with_warmup(self.optimizer, *steps)
         since: list[dict[str, Tensor]] = []
         trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         for step in range(self.start, self.n_steps):
@@ -101,9 +101,9 @@ class Loop:
             if is_logged or not total.is_cuda:
                 self._check(since, step)
             total.backward()
-            nn.utils.clip_grad_norm_(trained, self.max_grad_norm)
+            nn.utils.clip_grad_norm_(trained, self.settings.max_grad_norm)
             self.optimizer.step()
-            self.schedule.step()
+            schedule.step()
             self.optimizer.zero_grad()
             if is_logged:
                 means = {n: torch.stack([row[n] for row in since]).mean() for n in since[-1]}

@@ -25,7 +25,7 @@ from boolattn.files import atomic_folder
 from boolattn.training.graphs import capture
 from boolattn.training.loop import Loop, parameter_groups, processes
 from boolattn.training.losses import softmax_loss
-from boolattn.training.run_folder import last_checkpoint, load_checkpoint, step_of, write_checkpoint
+from boolattn.training.run_folder import load_checkpoint, write_checkpoint
 from boolattn.training.tower_pass import TowerPass, can_pack
 
 if TYPE_CHECKING:
@@ -90,16 +90,14 @@ class RetrievalTraining:
     def train(self, *, resume: bool = False) -> Result:
         """Train, from the run's last checkpoint on if asked, and save the towers."""
         settings, n_steps = self.preset.train, len(self.steps)
-        checkpoint = last_checkpoint(self.run.checkpoints) if resume else None
-        start = step_of(checkpoint) if checkpoint else 0
         groups = parameter_groups(self.model, settings, settings.plugin_learning_rate)
         log_every = max(1, min(10, n_steps // 10))
-        loop = Loop(groups, settings, "retrieval", n_steps, start=start, log_every=log_every)
+        loop = Loop(groups, settings, "retrieval", n_steps, log_every=log_every)
         torch.manual_seed(settings.seed)
-        if checkpoint:
-            logger.info("resuming from %s", checkpoint)
-            self.run.history = load_checkpoint(checkpoint, self.towers, loop.optimizer)
-        batches = iter(self._loader(start))
+        if resume and (path := self.run.checkpoint).is_file():
+            loop.start, self.run.history = load_checkpoint(path, self.towers, loop.optimizer)
+            logger.info("resuming from step %d", loop.start)
+        batches = iter(self._loader(loop.start))
         self.model.train()
         loop.run(
             lambda _step: self.losses(next(batches)),
@@ -142,7 +140,7 @@ class RetrievalTraining:
             self.evaluate(step)
         is_saved = is_last or step % (settings.save_every or epoch) == 0
         if is_saved and self.processes.is_main_process:
-            write_checkpoint(self.run.checkpoints, step, self.towers, optimizer, self.run.history)
+            write_checkpoint(self.run.checkpoint, step, self.towers, optimizer, self.run.history)
 
     def evaluate(self, step: int) -> None:
         """Validate the towers, and save them if they are the best so far."""

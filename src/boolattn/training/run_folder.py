@@ -1,9 +1,9 @@
 """A run's folder: settings, versions, seed, revision, data hashes, metrics, checkpoints, model.
 
 ``run.json`` describes the run, ``metrics.csv`` holds its metrics by step (step, name, value),
-``metrics.json`` the same at the end; TensorBoard files are written where it is installed. A
-checkpoint is one safetensors file with weights, optimizer and random state; its metadata has what
-was logged so far.
+``metrics.json`` the same at the end; TensorBoard files are written where it is installed. The
+checkpoint is one safetensors file with weights, optimizer and random state; its metadata has the
+step and what was logged so far.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ logger = logging.getLogger(__name__)
 
 #: Whose versions are stored.
 _PACKAGES = ("boolattn", "torch", "transformers", "accelerate", "sentence-transformers", "numpy")
-PREFIX, ENDING = "checkpoint-", ".safetensors"
 _MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
-_N_KEPT = 2
 
 
 class RunFolder:
@@ -53,8 +51,8 @@ class RunFolder:
     def __init__(self, folder: Path, *, is_main: bool = True) -> None:
         self.folder, self.is_main = folder, is_main
         self.history: list[dict[str, float]] = []
-        self.checkpoints, self.best, self.model = (
-            folder / name for name in ("checkpoints", "best", "model")
+        self.checkpoint, self.best, self.model = (
+            folder / name for name in ("checkpoint.safetensors", "best", "model")
         )
         self._board: Any = None
 
@@ -176,13 +174,13 @@ def _revision() -> str:
 
 
 def write_checkpoint(
-    folder: Path,
+    path: Path,
     step: int,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     history: list[dict[str, float]],
 ) -> None:
-    """Write the checkpoint of a step and remove older ones; shared weights are written once."""
+    """Write the checkpoint of a step in the place of the one before, or not at all."""
     tensors = {_MODEL + name: tensor.contiguous() for name, tensor in _weights(model).items()}
     for index, moments in optimizer.state_dict()["state"].items():
         for name, value in moments.items():
@@ -190,41 +188,28 @@ def write_checkpoint(
     tensors[f"{_RANDOM}cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state()
-    target = folder / f"{PREFIX}{step:07d}{ENDING}"
-    draft = target.with_suffix(".part")
+    draft = path.with_suffix(".part")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, draft, {"history": json.dumps(history)})
-        draft.replace(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, draft, {"step": str(step), "history": json.dumps(history)})
+        draft.replace(path)
     except (OSError, SafetensorError) as error:
         draft.unlink(missing_ok=True)
-        last = last_checkpoint(folder)
-        after = f"the last complete one is {last}" if last else "there is none before it"
-        raise DataError(f"cannot write {target}: {error}; {after}") from error
-    for path in _written(folder)[:-_N_KEPT]:
-        path.unlink()
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """Return the newest checkpoint."""
-    return next(reversed(_written(folder)), None)
-
-
-def step_of(checkpoint: Path) -> int:
-    """Return the number of steps that were done."""
-    return int(checkpoint.stem.removeprefix(PREFIX))
+        after = "the one before is complete" if path.is_file() else "there is none before it"
+        raise DataError(f"cannot write {path} at step {step}: {error}; {after}") from error
 
 
 def load_checkpoint(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> list[dict[str, float]]:
-    """Load weights, optimizer and random state; return what was logged until then."""
+) -> tuple[int, list[dict[str, float]]]:
+    """Load weights, optimizer and random state; return the step, and what was logged until then."""
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            history: list[dict[str, float]] = json.loads(file.metadata()["history"])
+            about = file.metadata()
+            step, history = int(about["step"]), json.loads(about["history"])
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({error}); remove it") from error
+        raise DataError(f"{path} is damaged ({error}); remove it to begin again") from error
     _load_weights(path, model, _under(tensors, _MODEL))
     moments: dict[int, dict[str, Any]] = {}
     for name, tensor in _under(tensors, _OPTIMIZER).items():
@@ -236,7 +221,7 @@ def load_checkpoint(
     torch.set_rng_state(random["cpu"])
     if torch.cuda.is_available() and "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])
-    return history
+    return step, history
 
 
 def _load_weights(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
@@ -253,10 +238,6 @@ def _load_weights(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> N
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-def _written(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"{PREFIX}*{ENDING}"))
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
