@@ -10,7 +10,7 @@ import logging
 import shutil
 from dataclasses import dataclass
 from multiprocessing import get_all_start_methods
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from accelerate.utils import send_to_device
@@ -122,12 +122,17 @@ class RetrievalTraining:
         is_half = self.preset.train.use_bf16 and self.device.type == "cuda"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=is_half):
             queries, documents, *scope = self.model(**inputs)
-        similarity, scale = self.preset.model.similarity, self.preset.train.scale
         documents = documents.float()
         if self.processes.num_processes > 1:
             documents = all_gather_with_grad(documents)
-        options: dict[str, Any] = {"similarity": similarity, "scale": scale}
-        loss = softmax_loss(queries.float(), documents, targets, blocked, **options)
+        loss = softmax_loss(
+            queries.float(),
+            documents,
+            targets,
+            blocked,
+            similarity=self.preset.model.similarity,
+            scale=self.preset.train.scale,
+        )
         if scope:
             loss = loss + self.preset.train.scope_weight * scope[0].float()
         return {"loss": loss}
