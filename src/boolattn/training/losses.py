@@ -8,6 +8,8 @@ import torch
 from sentence_transformers.util import cos_sim, dot_score
 from torch.nn import functional as F
 
+from boolattn.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -78,6 +80,8 @@ def softmax_loss(
     ``targets`` are the positives' columns. ``blocked``, ``(batch, documents)``, is true where a
     document is relevant to the query too, so that it is no negative; never at the target.
     """
+    if similarity not in SIMILARITIES:
+        raise ConfigError(f"unknown similarity {similarity!r}; known: {', '.join(SIMILARITIES)}")
     # Half precision has too few digits for the difference of two scores near 20.
     with torch.autocast(queries.device.type, enabled=False):
         scores = scale * SIMILARITIES[similarity](queries.float(), documents.float())
