@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +37,13 @@ from boolattn.evaluation.parsing import accuracy
 from boolattn.query.decoding import ParserLogits, decode, mark_operators
 from boolattn.query.runtime import open_tokenizer
 from boolattn.query.tree import Atom
+from boolattn.training.__main__ import prepare_logging
 from boolattn.training.batches.tokens import pad
 from boolattn.training.loop import Loop, fast_products
 from boolattn.training.settings import LoopSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from boolattn.data.labelled_queries import LabelledQuery
     from boolattn.query.decoding import ParserOutput
     from boolattn.query.parsed_query import ParsedQuery
+
+logger = logging.getLogger(__name__)
 
 HELD_OUT = "held_out"
 _EVALUATED_AT_ONCE = 128
@@ -131,9 +135,7 @@ class Batches:
 
 
 @fast_products()
-def train_parser(
-    settings: ParserTraining, log: Callable[[str], None] = lambda _: None
-) -> dict[str, dict[str, float]]:
+def train_parser(settings: ParserTraining) -> dict[str, dict[str, float]]:
     """Train a parser, write its folder, and return its accuracy by held-out source."""
     torch.manual_seed(settings.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -141,7 +143,7 @@ def train_parser(
     tokenizer = open_tokenizer(settings.base / TOKENIZER, MAX_TOKENS)
     trained = (queries for name, queries in sources.items() if not name.startswith(HELD_OUT))
     train = [query for queries in trained for query in queries]
-    log(f"{len(train):,} queries of {len(sources)} sources")
+    logger.info("%d queries of %d sources", len(train), len(sources))
     batches = Batches(train, tokenizer, settings.seed)
     model = _start(settings).to(device).train()
     if settings.freeze_embeddings:
@@ -171,7 +173,7 @@ def train_parser(
         learning_rate=settings.learning_rate, warmup_steps=min(200, settings.steps // 10)
     )
     loop = Loop(groups, rates, "parser", settings.steps, log_every=100)
-    loop.run(losses, lambda step, mean: log(f"step {step}: {mean['loss']:.4f}"))
+    loop.run(losses, lambda step, mean: logger.info("step %d: %.4f", step, mean["loss"]))
     model.eval().round_weights()
     report, pairs = {}, []
     for name, queries in sources.items():
@@ -228,18 +230,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     options: dict[str, Any] = vars(parser.parse_args(argv))
     options["layers"] = tuple(int(layer) for layer in options["layers"].split(",") if layer)
+    prepare_logging()
     try:
-        report = train_parser(ParserTraining(**options), lambda line: _write(sys.stderr, line))
+        report = train_parser(ParserTraining(**options))
     except BoolattnError as error:
-        _write(sys.stderr, f"boolattn: {error}")
+        sys.stderr.write(f"boolattn: {error}\n")
         return 2
-    _write(sys.stdout, json.dumps(report, indent=1))
+    sys.stdout.write(json.dumps(report, indent=1) + "\n")
     return 0
-
-
-def _write(stream: Any, line: str) -> None:  # noqa: ANN401 - a text stream
-    stream.write(line + "\n")
-    stream.flush()
 
 
 if __name__ == "__main__":
