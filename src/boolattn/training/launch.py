@@ -15,8 +15,7 @@ from boolattn.evaluation.ranking import read_run
 from boolattn.files import text_hash
 from boolattn.plugin import attach, save
 from boolattn.training.batches.sampling import Sampler, Steps, make_examples
-from boolattn.training.batches.sentences import PretrainingSet, ScopeSentences
-from boolattn.training.batches.tokens import Tokens
+from boolattn.training.batches.tokens import PretrainingSet, ScopeSentences, Tokens
 from boolattn.training.corpus import Corpus, label_operators
 from boolattn.training.loop import processes
 from boolattn.training.pretrain import Pretrainer

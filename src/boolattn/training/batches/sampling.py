@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Query
-    from boolattn.training.batches.sentences import ScopeSentences
+    from boolattn.training.batches.tokens import ScopeSentences
     from boolattn.training.settings import TrainSettings
 
 #: Purposes of random generators, so that no two share draws.
