@@ -9,8 +9,8 @@ FOLDER of --data is written by ``boolattn data build taxa --out FOLDER``; withou
 Everything runs in the real trainer: sampling, batches, both towers, loss, backward, clipping,
 AdamW, schedule, log; no evaluation and no checkpoint. A few batches are repeated, so that
 tokenising, compiling and graph capture are not timed. The table shows the median block of steps. A
-ratio compares rows of equal settings. Rows that capture CUDA graphs come last; after a failed
-capture each further row runs in its own process.
+ratio compares rows of equal settings. Rows that capture CUDA graphs come last, because a failed
+capture spoils the rows after it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import argparse
 import json
 import logging
 import statistics
-import subprocess
-import sys
 import time
 import traceback
 from dataclasses import asdict, dataclass, replace
@@ -53,9 +51,9 @@ from boolattn.reproduction.execution import device
 from boolattn.training.batches.sampling import Steps
 from boolattn.training.corpus import Corpus
 from boolattn.training.launch import make_steps, open_data
-from boolattn.training.preset_files import load_preset
 from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder
+from boolattn.training.settings import load_preset
 from boolattn.training.towers import load_encoder, make_towers
 
 if TYPE_CHECKING:
@@ -205,7 +203,7 @@ def measure(
             trainer.remove_callback(PrinterCallback)
             trainer.add_callback(clock)
         else:
-            repeated = Repeated(steps.sampler, steps.collator)
+            repeated = Repeated(**vars(steps))
             run = RunFolder(Path(folder))
             run._board = _Silent()
             trainer = Timed(preset, towers, repeated, run, n_workers=variant.workers)
@@ -214,9 +212,6 @@ def measure(
             torch.cuda.reset_peak_memory_stats()
         trainer.train()
     blocks = sorted(clock.blocks())
-    failure = getattr(getattr(trainer.model, "encode_batch", None), "failure", None)
-    if failure is not None:
-        note = f"capture failed: {traceback.format_exception_only(failure)[0].strip()[:200]}"
     history = trainer.run.history if isinstance(trainer, Timed) else trainer.state.log_history
     row = {
         **asdict(variant),
@@ -224,7 +219,6 @@ def measure(
         "low": blocks[0],
         "high": blocks[-1],
         "note": note,
-        "has_failed": failure is not None,
         "loss": next((row["loss"] for row in history[::-1] if "loss" in row), None),
     }
     if torch.cuda.is_available():
@@ -316,28 +310,11 @@ def attempt(row: dict[str, Any], call: Callable[[], dict[str, Any]]) -> dict[str
     except Exception as error:  # noqa: BLE001 - the other rows go on
         logging.warning("%s", traceback.format_exc())
         first = (str(error).splitlines() or [""])[0]
-        return {**row, "error": f"{type(error).__name__}: {first[:200]}", "has_failed": True}
-
-
-def measure_apart(variant: Variant, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure one row in its own process."""
-    with TemporaryDirectory(prefix="boolattn-speed-") as folder:
-        file = Path(folder) / "rows.json"
-        command = [sys.executable, "-m", "benchmarks.training_speed", "--row", variant.name]
-        command += ["--json", str(file)]
-        command += ["--data", str(options.data)] if options.data else []
-        command += ["--encoder", options.encoder, "--preset", options.preset]
-        command += ["--steps", str(options.steps), *["--profile"][: options.profile]]
-        command += [word for change in options.set for word in ("--set", change)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # errors are seen
-        row: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))["rows"][0]
-        return row
+        return {**row, "error": f"{type(error).__name__}: {first[:200]}"}
 
 
 def chosen_variants(options: argparse.Namespace) -> list[Variant]:
     """Return the selected rows."""
-    if options.row:
-        return [variant for variant in VARIANTS if variant.name == options.row]
     return [
         variant
         for variant in VARIANTS
@@ -351,16 +328,11 @@ def measured(
     preset: Preset, corpus: Corpus, options: argparse.Namespace, started: float
 ) -> Iterator[dict[str, Any]]:
     """Measure and print row after row."""
-    has_failed = False
     for variant in chosen_variants(options):
         if time.perf_counter() - started > options.seconds:
             yield {**asdict(variant), "error": "no time left (--seconds)"}
             continue
-        call = partial(measure, variant, preset, corpus, options)
-        if has_failed:
-            call = partial(measure_apart, variant, options)
-        row = attempt(asdict(variant), call)
-        has_failed |= bool(variant.captured != "none" and row.get("has_failed"))
+        row = attempt(asdict(variant), partial(measure, variant, preset, corpus, options))
         shown = row.get("error") or f"{row['ms']:.2f} ms {row['note']}"
         print(f"  {row['name']}: {shown}", flush=True)
         yield row
@@ -385,7 +357,7 @@ def main() -> None:
     corpus = Corpus(dataset, tokenizer, preset.model.document_length)
     steps = make_steps(replace(preset, train=replace(preset.train, max_steps=1)), corpus)
     for step in range(PERIOD):  # tokenise before anything is timed
-        steps.collator(steps.sampler.batch(step))
+        _ = steps[step]
     where = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     print(
         f"{where}, torch {torch.__version__}; {len(corpus.documents)} documents; batch "
@@ -394,7 +366,7 @@ def main() -> None:
         flush=True,
     )
     found: dict[str, Any] = {"device": where, "torch": torch.__version__, "rows": []}
-    if not (options.quick or options.row):
+    if not options.quick:
         found["operators"] = attempt({}, lambda: count_operators(preset, corpus))
         print(f"aten operators of a query pass: {json.dumps(found['operators'])}", flush=True)
     for row in measured(preset, corpus, options, started):
@@ -418,7 +390,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--preset", default="minilm-taxa")
     parser.add_argument("--steps", type=int, default=30, help="timed steps of each row")
     parser.add_argument("--quick", action="store_true", help="only the main rows")
-    parser.add_argument("--row", help=argparse.SUPPRESS)
     parser.add_argument("--only", nargs="*", default=[], help="rows with these words in the name")
     parser.add_argument("--seconds", type=float, default=150, help="start no row after this time")
     parser.add_argument("--compile", action="store_true", help="also the rows that compile")

@@ -24,7 +24,7 @@ from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
 from boolattn.plugin import plugin_of, recording
-from boolattn.training.batches.sentences import LabelledSentences
+from boolattn.training.batches.tokens import LabelledSentences
 from boolattn.training.pretrain import f1, token_counts
 
 if TYPE_CHECKING:

@@ -163,9 +163,6 @@ NUMBER_CALLS = {
     "query_length": lambda own, odd: boolattn.build_towers(
         own.plain, tokenizer=own.words, query_length=odd
     ),
-    "encode_queries": lambda own, odd: boolattn.encode_queries(
-        own.towers, ["moths"], operators=[[]], batch_size=odd
-    ),
     "n_documents": lambda _, odd: prepare(DATA, n_documents=odd),
     "n_queries": lambda _, odd: prepare(DATA, n_queries=odd),
     "seed": lambda _, odd: prepare(DATA, seed=odd),

@@ -494,7 +494,7 @@ REFUSALS = [
         (test_model_files, "checksums", "DataError", part)
         for part in ("is damaged", "differs from")
     ),
-    (test_model_files_that_were_written_so, "encoders.onnx_storage", "DataError", "is damaged"),
+    (test_model_files_that_were_written_so, "encoders.onnx_encoder", "DataError", "is damaged"),
 ]
 GIVEN = {"name": "bge-small-general", "file": "model.json"}
 

@@ -22,8 +22,7 @@ from boolattn.evaluation.results import Results
 from boolattn.evaluation.significance import compare
 from boolattn.reproduction.execution import plan
 from boolattn.reproduction.requests import Paths
-from boolattn.training.preset_files import load_preset
-from boolattn.training.settings import TABLES
+from boolattn.training.settings import TABLES, load_preset
 from experiments import __main__ as experiments
 from tests.reproduction.tiny import QUEST_INTRO, write_quest, write_taxa
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
+from boolattn.evaluation.parsing import MEASURES, accuracy, structure
 from boolattn.evaluation.tables import markdown, short
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import ReadingOptions, read_queries
@@ -91,18 +90,10 @@ def measure(groups: Groups, parse: Parse, *, shows_errors: bool = False) -> str:
     rows, lines = [], dict[str, None]()
     for name, queries in groups.items():
         pairs = [(query.parsed.tree(query.text), trees[query.text]) for query in queries]
-        # The words of a plain query do not matter: it is searched as it is typed.
-        composed = [pair for pair in pairs if not isinstance(pair[0], Atom)]
-        errors = Counter(error_kind(*pair) for pair in pairs)
-        n_plain = len(pairs) - len(composed)
-        shares = (
-            errors[""] / len(pairs),
-            np.mean([has_same_operands(*pair) for pair in composed]) if composed else np.nan,
-            np.mean([word_f1(*pair) for pair in composed]) if composed else np.nan,
-            1 - errors[ERRORS[0]] / n_plain if n_plain else np.nan,
-        )
+        errors, shares = Counter(error_kind(*pair) for pair in pairs), accuracy(pairs)
         counts = (str(errors[kind]) for kind in ERRORS)
-        rows.append([name, str(len(pairs)), *(short(float(share)) for share in shares), *counts])
+        cells = (short(shares.get(measure_name, math.nan)) for measure_name in MEASURES)
+        rows.append([name, str(len(pairs)), *cells, *counts])
         for query, pair in zip(queries, pairs, strict=True):
             if shows_errors and (error := error_kind(*pair)):
                 lines[f"{error}: {query.text} -> {pair[1]}"] = None

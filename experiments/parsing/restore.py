@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModel
 
 from boolattn.encoder.export.graphs import TEXTS
 from boolattn.encoder.export.parser import check_agreement
-from boolattn.encoder.parser import ParserConfig, ParserModel
+from boolattn.encoder.parser import ParserModel
 from boolattn.encoders.int8 import dequantise, read_tensors
 from boolattn.query.parser import GRAPH, load_parser
 
@@ -52,7 +52,7 @@ def restore(out: Path) -> None:
     matrices = [_matrix(tensors, name) for _, name in sorted(map(_numbered, flat)) if name]
     config.max_position_embeddings = parser.manifest.max_tokens
     config.num_hidden_layers = (len(matrices) - len(_OF_HEAD)) // len(_OF_LAYER)
-    model = ParserModel(AutoModel.from_config(config, add_pooling_layer=False), ParserConfig())
+    model = ParserModel(AutoModel.from_config(config, add_pooling_layer=False))
     layers = range(config.num_hidden_layers)
     names = [f"encoder.encoder.layer.{layer}.{part}" for layer in layers for part in _OF_LAYER]
     weights = dict(zip([f"{name}.weight" for name in (*names, *_OF_HEAD)], matrices, strict=True))

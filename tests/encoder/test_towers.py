@@ -13,8 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 import boolattn
 from boolattn import BoolAttnConfig, attach
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.card import Card
-from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.tower_storage import Card, save_towers
 from boolattn.encoder.towers import build_towers, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError, DataError, GateError, MissingDataError
 from boolattn.plugin import plugin_of
@@ -137,13 +136,14 @@ def test_a_failed_save_keeps_the_previous_one(tiny_encoder, tokenizer, tmp_path,
     assert (SentenceTransformer(str(tmp_path / "model")).encode_query(BOOLEAN) == expected).all()
 
 
-def test_labels_override_the_gate(tiny_encoder, tokenizer):
+def test_labels_override_the_gate(tiny_encoder, tokenizer, monkeypatch):
+    monkeypatch.setattr("boolattn.encoder.towers._QUERIES_AT_ONCE", 4)
     model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer))
     texts = [*BOOLEAN, *PLAIN_TEXTS]
     by_gate = model.encode_query(texts, convert_to_tensor=True)
     bare = model.encode_document(texts, convert_to_tensor=True)
     labels = [["not"], ["and", "not"], ["not"], [], ["or"], []]
-    given = encode_queries(model, texts, operators=labels, batch_size=4)
+    given = encode_queries(model, texts, operators=labels)
     assert given.shape == by_gate.shape
     changed = (given - bare).abs().amax(1) > 1e-6
     assert changed.tolist() == [bool(names) for names in labels]
@@ -245,8 +245,7 @@ def test_model_card_and_its_example(tiny_encoder, tokenizer, tmp_path, monkeypat
     for line in (
         "license: mit",
         "| base encoder | tiny/encoder |",
-        "| gate | cue lexicon",
-        "| BoolAttn | paper variant; rank=4 |",
+        "| BoolAttn | paper variant; gate: cue lexicon",
         "| weights | separate for each tower |",
         "| training data | taxa \\| wordings |",
         "boolattn x",

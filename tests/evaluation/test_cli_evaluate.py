@@ -15,7 +15,6 @@ from boolattn import BoolAttnConfig
 from boolattn.cli import app
 from boolattn.data.beir import write_beir
 from boolattn.data.records import Document, Query
-from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.tower_storage import save_towers
 from boolattn.encoder.towers import build_towers
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
@@ -146,7 +145,7 @@ def test_a_model_with_composed_scores(folder, tmp_path, tiny_encoder, tokenizer)
     towers = build_towers(
         tiny_encoder(), BoolAttnConfig(gate="lexicon", rank=4), tokenizer=tokenizer
     )
-    TorchEncoder(towers).save(tmp_path / "some")
+    save_towers(towers, tmp_path / "some")
     assert "some, composed, gate: lexicon" in evaluate(tmp_path / "some", folder, tmp_path).stdout
     output = evaluate(tmp_path / "some", folder, tmp_path, "--no-compose").stdout
     assert "some, gate: lexicon" in output

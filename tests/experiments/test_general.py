@@ -5,7 +5,7 @@ from __future__ import annotations
 from boolattn.data.beir import read_beir, write_beir
 from boolattn.data.records import Document, Operand, Query
 from boolattn.query.tree import Operator
-from experiments.general.mixture import Limits, domain_part
+from experiments.general import Limits, domain_part
 
 DOCUMENTS = [
     Document(id=f"d{n}", title=f"Title {n}", text=f"Title {n}. The species {n} lives in Borneo.")

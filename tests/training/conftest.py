@@ -12,7 +12,7 @@ from boolattn.cli import main
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.query.tree import Operator
 from boolattn.training.corpus import Corpus
-from boolattn.training.preset_files import make_preset
+from boolattn.training.settings import load_preset
 
 WORDS = ("moths", "birds", "ferns", "films")
 PLACES = ("borneo", "sumatra", "peru", "chile")
@@ -99,7 +99,7 @@ def preset(encoder_folder):
                 **train,
             },
         }
-        return make_preset("tiny", values, changes)
+        return load_preset("tiny", changes, values=values)
 
     return build
 

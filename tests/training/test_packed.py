@@ -3,15 +3,13 @@
 import pytest
 import torch
 
-from boolattn.encoder import packed
-from boolattn.encoder.packed import can_pack
 from boolattn.encoder.towers import build_towers, tower_of
 from boolattn.plugin.backend import BACKENDS
 from boolattn.training import retrieval
 from boolattn.training.launch import make_steps
 from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder
-from boolattn.training.tower_pass import TowerPass
+from boolattn.training.tower_pass import TowerPass, can_pack, encode_packed
 from boolattn.training.towers import make_towers
 from tests.conftest import trained
 from tests.training.test_graphs import quiet
@@ -21,7 +19,7 @@ def batches(preset, corpus):
     """Return the documents of one step, padded and packed."""
     steps = make_steps(preset, corpus)
     padded = steps[0]
-    steps.collator.chunk = 0
+    steps.chunk = 0
     return padded, steps[0]
 
 
@@ -107,7 +105,7 @@ def test_a_cpu_pads(preset, corpus, tmp_path):
     towers = trained(make_towers(preset())).cpu()
     steps = make_steps(preset(chunk=0), corpus)
     RetrievalTraining(preset(chunk=0), towers, steps, RunFolder(tmp_path))
-    assert steps.collator.chunk == 64
+    assert steps.chunk == 64
 
 
 def test_a_saved_model_names_no_attention_of_ours(preset, corpus, tmp_path):
@@ -127,14 +125,13 @@ def test_a_training_packs_where_it_can(preset, corpus, monkeypatch, tmp_path, ch
     monkeypatch.setattr(retrieval, "can_pack", lambda towers: True)
     towers, steps = trained(make_towers(preset)).cpu(), make_steps(preset, corpus)
     calls = []
-    own = packed.encode_packed
     monkeypatch.setattr(
         "boolattn.training.tower_pass.encode_packed",
-        lambda *given: calls.append(1) or own(*given),
+        lambda *given: calls.append(1) or encode_packed(*given),
     )
     before = {name: value.clone() for name, value in towers.state_dict().items()}
     RetrievalTraining(preset, towers, steps, RunFolder(tmp_path)).train()
-    assert steps.collator.chunk == used
+    assert steps.chunk == used
     assert bool(calls) is (used == 0)
     assert any(not torch.equal(value, before[name]) for name, value in towers.state_dict().items())
 

@@ -9,7 +9,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from boolattn.data.beir import write_beir
-from boolattn.training.preset_files import load_preset, preset_names
+from boolattn.training.settings import load_preset, preset_names
 from tests.reproduction.tiny import QUEST_INTRO, make_queries, write_quest, write_taxa
 
 #: Makes a run short; everything else is the preset's.

@@ -12,7 +12,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.sentences import Mixture, generate
 from boolattn.errors import ConfigError
 from boolattn.plugin import attach, load
-from boolattn.training.batches.sentences import LabelledSentences, PretrainingSet
+from boolattn.training.batches.tokens import LabelledSentences, PretrainingSet
 from boolattn.training.launch import Launch, pretrain
 from boolattn.training.loop import fast_products
 from boolattn.training.pretrain import Pretrainer

@@ -8,15 +8,16 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.boolattn import BoolAttn
-from boolattn.errors import ConfigError, DataError
+from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.training import retrieval
 from boolattn.training.launch import Launch, make_steps, train
 from boolattn.training.loop import Loop, parameter_groups
 from boolattn.training.retrieval import RetrievalTraining
-from boolattn.training.run_folder import RunFolder, last_checkpoint
+from boolattn.training.run_folder import RunFolder
 from boolattn.training.settings import LoopSettings
 from boolattn.training.tower_pass import TowerPass
 from boolattn.training.towers import make_towers
@@ -61,7 +62,7 @@ def test_training_learns_and_records_the_run(preset, corpus, tmp_path):
     assert metrics["summary"]["eval_leak"] >= 0
     # What was saved is what was trained.
     towers = SentenceTransformer(str(result.model))
-    assert corpus.validator(chosen, "validation")(towers) == pytest.approx(
+    assert corpus.validator(chosen)(towers) == pytest.approx(
         {
             name: float(_measured(tmp_path / "run", f"eval_{name}")[20])
             for name in ("recall@100", "r_precision", "leak")
@@ -89,7 +90,8 @@ def test_an_interrupted_run_ends_with_the_same_weights(
             train(chosen, Launch(out=tmp_path / "run"), corpus)
     # Random draws in between.
     torch.rand(17)
-    assert last_checkpoint(tmp_path / "run" / "checkpoints").stem == "checkpoint-0000004"
+    with safe_open(tmp_path / "run" / "checkpoint.safetensors", "pt") as file:
+        assert file.metadata()["step"] == "4"
     train(chosen, Launch(out=tmp_path / "run", resume=True), corpus)
     assert _same(_weights(tmp_path / "whole" / "model"), _weights(tmp_path / "run" / "model"))
     for name in ("loss", "eval_r_precision"):
@@ -149,7 +151,7 @@ def test_losses_are_also_checked_together():
 def test_learning_rates_of_plugin_and_encoder(preset):
     chosen = preset(plugin_learning_rate=7e-3)
     towers = make_towers(chosen)
-    groups = list(parameter_groups(towers, chosen.train))
+    groups = parameter_groups(towers, chosen.train, chosen.train.plugin_learning_rate)
     name_of = {id(p): name for name, p in towers.named_parameters()}
     for group in groups:
         names = [name_of[id(p)] for p in group["params"]]
@@ -166,7 +168,8 @@ def test_learning_rates_of_plugin_and_encoder(preset):
 def test_a_resumed_loop_has_the_learning_rates_of_a_whole_one(start):
     def rates(start):
         weight = torch.nn.Parameter(torch.ones(1))
-        loop = Loop([{"params": [weight], "lr": 0.5}], RATES, "x", 10, start=start)
+        loop = Loop([{"params": [weight], "lr": 0.5}], RATES, "x", 10)
+        loop.start = start
         found = []
         loop.run(
             lambda _: {"loss": weight.sum()},
@@ -270,7 +273,7 @@ def test_a_data_set_without_usable_queries(preset, corpus, tmp_path):
 
 
 def test_a_missing_encoder_or_split_is_one_line(preset, corpus, tmp_path):
-    with pytest.raises(ConfigError, match=r"no encoder .*--set model.encoder=FOLDER"):
+    with pytest.raises(MissingDataError, match=r"nowhere/nothing is no encoder.*name its folder"):
         make_towers(preset("model.encoder=nowhere/nothing"))
     with pytest.raises(ConfigError, match="no split 'dev'; there are train, validation"):
         make_steps(preset("data.train=train+dev"), corpus)

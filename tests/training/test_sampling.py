@@ -8,6 +8,7 @@ import pytest
 from boolattn.data.records import Query
 from boolattn.errors import DataError
 from boolattn.training.batches.sampling import Sampler, TrainingBatch, make_examples
+from boolattn.training.launch import make_steps
 from boolattn.training.settings import TrainSettings
 
 
@@ -96,7 +97,7 @@ def test_ranked_negatives_are_not_relevant():
 def test_blocked_is_every_other_answer(examples):
     first, second = examples[0], examples[1]
     documents = np.array([[first.gold[0], second.gold[0]], [second.gold[0], first.gold[0]]])
-    batch = TrainingBatch(0, (first, second), documents)
+    batch = TrainingBatch([0, 1], (first, second), documents)
     expected = [
         [False, second.gold[0] in first.answers, second.gold[0] in first.answers, True],
         [first.gold[0] in second.answers, True, False, first.gold[0] in second.answers],
@@ -150,3 +151,21 @@ def test_an_undecided_document_is_no_negative():
     batch = Sampler(make_examples([query], rows), 6, settings).batch(0)
     assert {*batch.documents[0]} == {0, 3, 4, 5}
     assert (batch.documents[:, 0] == 0).all()
+
+
+def test_the_best_document_that_is_not_relevant_becomes_a_negative(preset, corpus, tmp_path):
+    query = corpus.split("train")[0]
+    answer = min(query.gold)
+    wrong = next(name for name in corpus.rows if name not in query.gold)
+    path = tmp_path / "bm25.run"
+    path.write_text(f"{query.id} Q0 {answer} 1 9 x\n{query.id} Q0 {wrong} 2 8 x\n")
+    steps = make_steps(preset(n_bm25=1, n_logical=0, n_epochs=1, max_steps=0), corpus, path)
+    batches = [steps.sampler.batch(step) for step in range(len(steps))]
+    seen = [
+        row
+        for batch in batches
+        for example, row in zip(batch.examples, batch.documents.tolist(), strict=True)
+        if example.id == query.id
+    ]
+    assert seen
+    assert all(row[1] == corpus.rows[wrong] for row in seen)

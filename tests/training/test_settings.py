@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.training.preset_files import load_preset, preset_names, saved_tables
-from boolattn.training.settings import TrainSettings
+from boolattn.training.settings import TrainSettings, load_preset, preset_names, saved_tables
 
 NAMES = {
     "demo",

@@ -18,7 +18,7 @@ from boolattn.training.towers import load_encoder, make_towers
         ("model.similarity=dot", "its similarity is cosine, not dot"),
         ("model.is_shared=false", "its is_shared is True, not False"),
         ("model.query_length=16", "its query_length is 32, not 16"),
-        ("model.use_plugin=false", "it has a plug-in"),
+        ("model.use_plugin=false", "its use_plugin is True, not False"),
         ("plugin.gate=label", "its plug-in has other settings"),
     ],
 )

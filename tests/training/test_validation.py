@@ -7,10 +7,10 @@ import torch
 
 from boolattn.data.records import Query
 from boolattn.evaluation.judgements import Judgements
-from boolattn.training import validation
+from boolattn.training import corpus as validation
 from boolattn.training.batches.tokens import Tokens
+from boolattn.training.corpus import Validator, encode_queries
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import Validator, encode_queries
 from tests.conftest import trained
 
 
@@ -32,12 +32,12 @@ def test_metrics_by_hand(monkeypatch):
 
 
 def test_a_validator_samples_queries_and_documents_and_takes_labels(preset, corpus, dataset):
-    validator = corpus.validator(preset(), "validation", 5, 20)
+    validator = corpus.validator(preset(n_validation_queries=5, n_validation_documents=20))
     assert len(validator.judgements) == 5
     assert len(validator.texts) == validator.judgements.n_documents < len(dataset.documents)
     chosen = preset("plugin.gate=label")
     towers = trained(make_towers(chosen).eval())
-    validator = corpus.validator(chosen, "validation")
+    validator = corpus.validator(chosen)
     assert validator.operators == ("and", "or", "not")
     judged = validator.judgements
     labelled, closed = (encode_queries(towers, judged, o) for o in (("not",), ()))

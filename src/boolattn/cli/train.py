@@ -12,7 +12,7 @@ import click
 from click import argument, option
 
 from boolattn.cli.output import joined, json_option, note, print_json, quiet_libraries
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import MissingDataError
 
 run_options = joined(
     option("--out", type=Path, required=True, help="Folder of the run."),
@@ -40,31 +40,21 @@ def train(**options: Any) -> None:
 
 
 @click.command()
-@argument("base", help="Folder of the encoder that the models began with.")
-@argument("models", nargs=-1, required=True, type=Path, help="Folders of trained models.")
+@argument("base", help="Folder of the encoder that the model began with.")
+@argument("model", type=Path, help="Folder of the trained model.")
 @option("--out", type=Path, required=True, help="The model folder to write.")
-@option(
-    "--share",
-    multiple=True,
-    type=click.FloatRange(0),
-    help="Share of each model, default 0.5; one for all, or one each.",
-)
-def average(base: str, models: tuple[Path, ...], out: Path, share: tuple[float, ...]) -> None:
-    """Average the weights of trained models with those of the encoder they began with."""
-    shares = share or (0.5,)
-    if len(shares) not in {1, len(models)}:
-        raise ConfigError(f"{len(shares)} shares for {len(models)} models; give one, or one each")
+@option("--share", default=0.5, type=click.FloatRange(0), help="Share of the trained weights.")
+def average(base: str, model: Path, out: Path, share: float) -> None:
+    """Average the weights of a trained model with those of the encoder it began with."""
     from boolattn.encoders.models import require_torch
 
     require_torch("average")
-    from boolattn.encoder.card import Card
-    from boolattn.encoder.tower_storage import save_towers
+    from boolattn.encoder.tower_storage import Card, save_towers
     from boolattn.training.towers import average as averaged
 
     quiet_libraries()
-    pairs = zip(models, shares * (len(models) if len(shares) == 1 else 1), strict=True)
     card = Card(base=Path(base).name, command=shlex.join(["boolattn", *sys.argv[1:]]))
-    save_towers(averaged(base, list(pairs)), out, card=card)
+    save_towers(averaged(base, model, share), out, card=card)
     note(f"wrote {out}")
 
 

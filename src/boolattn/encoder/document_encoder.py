@@ -7,9 +7,7 @@ texts; a GPU computes in half precision; and vectors stay on the device until th
 from __future__ import annotations
 
 import copy
-from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,24 +25,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Integers = NDArray[np.int64]
+    #: Positions of texts in the caller's list, and what their tower takes.
+    Batch = tuple[Integers, dict[str, Tensor]]
 
 #: Tokens in a batch. A GPU needs much work in each call; on a CPU it should fit the caches.
 TOKENS = {"cuda": 65_536, "cpu": 2048}
 #: Characters tokenised at once.
 _CHARACTERS = 1_000_000
-#: Parts tokenised ahead of the device.
-_AHEAD = 3
-#: Names of a document's prompt, in the order of sentence-transformers.
-_PROMPTS = (DOCUMENT, "passage", "corpus")
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Texts encoded at once."""
-
-    rows: Integers  # position of each text in the caller's list
-    ids: Tensor  # token ids. Shape ``(texts, tokens)``.
-    mask: Tensor | None  # 1 for tokens, 0 for padding; ``None`` without padding. Same shape.
 
 
 class DocumentEncoder:
@@ -74,7 +61,7 @@ class DocumentEncoder:
         if self.n_tokens < 1:
             raise ConfigError(f"n_tokens must be at least 1, got {n_tokens}")
         self._tokenize = _tokenizer(towers)
-        self._prompt = next((towers.prompts[n] for n in _PROMPTS if n in towers.prompts), "") or ""
+        self._prompt = document_prompt(towers)
         self._pad_id = int(cast("Any", tower.tokenizer).pad_token_id or 0)
         first = tower if dtype == tower.model.dtype else _copy(tower).to(dtype)
         # Without the router, which only chooses the tower.
@@ -91,44 +78,36 @@ class DocumentEncoder:
             part.eval()
         rows, vectors = [], []
         with torch.inference_mode():
-            for batch in self._batches(texts):
-                rows.append(batch.rows)
-                vectors.append(self._encode(batch))
+            for places, features in self._batches(texts):
+                rows.append(places)
+                vectors.append(self._encode(features))
         # Made outside inference mode, so that the caller can compute gradients. The vector of a
         # text without any token is zero.
         ordered = torch.zeros(len(texts), dim, device=self.device)
         if rows:
-            places = torch.from_numpy(np.concatenate(rows)).to(self.device)
-            ordered[places] = torch.cat(vectors).float()
+            ordered[torch.from_numpy(np.concatenate(rows)).to(self.device)] = torch.cat(vectors)
         return self._without_overflow(ordered, texts)
 
-    def _encode(self, batch: _Batch) -> Tensor:
-        features: dict[str, Any] = {"input_ids": batch.ids, "attention_mask": batch.mask}
-        present = {name: value for name, value in features.items() if value is not None}
-        features = {name: v.to(self.device, non_blocking=True) for name, v in present.items()}
+    def _encode(self, tensors: dict[str, Tensor]) -> Tensor:
+        features: dict[str, Any] = {
+            name: value.to(self.device, non_blocking=True) for name, value in tensors.items()
+        }
         features["task"] = DOCUMENT
         for part in self._modules:
             features = part(features)
         vectors: Tensor = features["sentence_embedding"]
-        return vectors[:, : self.towers.truncate_dim]
+        return vectors[:, : self.towers.truncate_dim].float()
 
-    def _batches(self, texts: Sequence[str]) -> Iterator[_Batch]:
-        """Tokenise ahead in a thread; the tokenizer releases the interpreter's lock."""
-        shares = iter(_shares(texts))
-        ahead: deque[Future[list[_Batch]]] = deque()
+    def _batches(self, texts: Sequence[str]) -> Iterator[Batch]:
+        """Tokenise the next part in a thread; the tokenizer releases the interpreter's lock."""
+        ahead: Future[list[Batch]] | None = None
         with ThreadPoolExecutor(1, thread_name_prefix="boolattn-tokens") as pool:
-            try:
-                while True:
-                    while len(ahead) < _AHEAD and (rows := next(shares, None)) is not None:
-                        ahead.append(pool.submit(self._prepare, texts, rows))
-                    if not ahead:
-                        return
-                    yield from ahead.popleft().result()
-            finally:
-                for waiting in ahead:
-                    waiting.cancel()
+            for rows in _parts(texts):
+                before, ahead = ahead, pool.submit(self._prepare, texts, rows)
+                yield from before.result() if before else ()
+            yield from ahead.result() if ahead else ()
 
-    def _prepare(self, texts: Sequence[str], rows: Integers) -> list[_Batch]:
+    def _prepare(self, texts: Sequence[str], rows: Integers) -> list[Batch]:
         """Tokenise a part of the texts and put it into batches; runs in the thread."""
         ids = self._tokenize([self._prompt + texts[row] for row in rows])
         lengths = np.array([len(text) for text in ids])
@@ -137,15 +116,16 @@ class DocumentEncoder:
             padded = np.full((len(chosen), lengths[chosen[0]]), self._pad_id)
             for row, index in enumerate(chosen):
                 padded[row, : lengths[index]] = ids[index]
+            features = {"input_ids": padded}
             is_token = np.arange(padded.shape[1]) < lengths[chosen][:, None]
-            mask = None if is_token.all() else self._tensor(is_token.astype(np.int64))
+            if not is_token.all():
+                features["attention_mask"] = is_token.astype(np.int64)
             if padded.size:
-                batches.append(_Batch(rows[chosen], self._tensor(padded), mask))
+                tensors = {name: torch.from_numpy(value) for name, value in features.items()}
+                if self.device.type == "cuda":
+                    tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
+                batches.append((rows[chosen], tensors))
         return batches
-
-    def _tensor(self, values: Integers) -> Tensor:
-        tensor = torch.from_numpy(values)
-        return tensor.pin_memory() if self.device.type == "cuda" else tensor
 
     def _without_overflow(self, vectors: Tensor, texts: Sequence[str]) -> Tensor:
         """Encode texts that overflow in half precision again, in the model's own."""
@@ -180,6 +160,12 @@ def document_encoder(
         )
 
 
+def document_prompt(towers: SentenceTransformer) -> str:
+    """Return what is put before a document, by the names of sentence-transformers."""
+    names = (DOCUMENT, "passage", "corpus")
+    return next((towers.prompts[name] for name in names if name in towers.prompts), "") or ""
+
+
 def group(lengths: Integers, n_tokens: int) -> Iterator[Integers]:
     """Put texts into batches of at most ``n_tokens`` tokens, with padding; a longer text is alone.
 
@@ -195,18 +181,12 @@ def group(lengths: Integers, n_tokens: int) -> Iterator[Integers]:
         rows = rows[size:]
 
 
-def _shares(texts: Sequence[str]) -> Iterator[Integers]:
+def _parts(texts: Sequence[str]) -> list[Integers]:
     """Cut the texts, longest first, into parts of similar work for the tokenizer."""
     sizes = np.array([len(text) for text in texts], dtype=np.int64)
     order = np.argsort(-sizes, kind="stable")
-    # An empty text has a cost, too.
-    work = np.cumsum(sizes[order] + 16)
-    # The first three are smaller, so that the device starts early.
-    n_parts = int(work[-1]) // _CHARACTERS + 3
-    ends = np.cumsum([_CHARACTERS >> max(0, 3 - part) for part in range(n_parts)])
-    for rows in np.split(order, np.searchsorted(work, ends)):
-        if len(rows):
-            yield rows
+    work = np.cumsum(sizes[order] + 16)  # an empty text has a cost, too
+    return np.split(order, np.flatnonzero(np.diff(work // _CHARACTERS)) + 1)
 
 
 def _tokenizer(towers: SentenceTransformer) -> Callable[[list[str]], Sequence[Sequence[int]]]:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModel
 
 from boolattn.checksums import check_sums, write_sums
-from boolattn.encoders.int8 import dequantise, quantise, read_tensors, write_parts
-from boolattn.errors import BoolattnError, ConfigError, DataError
+from boolattn.encoders.int8 import dequantise, quantise
+from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_folder
 from boolattn.query.parsed_query import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits, span_labels
-from boolattn.settings import build, check_types, limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,43 +27,20 @@ if TYPE_CHECKING:
 
     from boolattn.query.parsed_query import ParsedQuery, Span
 
-SETTINGS, TOKENIZER = "parser.json", "tokenizer.json"
-_SCALE = ".scale"
+SETTINGS, TOKENIZER, WEIGHTS = "parser.json", "tokenizer.json", "model.safetensors"
+#: Most operands of a query, and most tokens; the rest is cut off.
+N_SLOTS, MAX_TOKENS = 8, 128
+#: Width of the head, and heads of its attention.
+_INNER, _N_HEADS = 256, 4
 #: Smaller matrices are not rounded.
 _MIN_VALUES = 65_536
-_MAX_BYTES = 15_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class ParserConfig:
-    """Sizes of the parser.
-
-    Attributes:
-        layers: Numbers of the base encoder's layers that are used; empty for all.
-        n_slots: Most operands of a query.
-        inner: Width of the head.
-        n_heads: Of its attention.
-        max_tokens: Of a query; the rest is cut off.
-    """
-
-    layers: tuple[int, ...] = ()
-    n_slots: int = limited(8, least=2)
-    inner: int = 256
-    n_heads: int = 4
-    max_tokens: int = 128
-
-    def __post_init__(self) -> None:
-        check_types(self, least=0)
-        if self.inner % self.n_heads:
-            raise ConfigError(f"inner {self.inner} must be a multiple of n_heads {self.n_heads}")
 
 
 class _Block(nn.Module):
     """A pre-norm layer of attention and feed-forward."""
 
-    def __init__(self, size: int, n_heads: int, dropout: float = 0.1) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.n_heads, self.dropout = n_heads, dropout
         self.norm = nn.LayerNorm(size)
         self.inputs = nn.Linear(size, 3 * size)
         self.output = nn.Linear(size, size)
@@ -73,7 +49,7 @@ class _Block(nn.Module):
         self.shrunk = nn.Linear(2 * size, size)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        shape = (*states.shape[:2], self.n_heads, -1)
+        shape = (*states.shape[:2], _N_HEADS, -1)
         projected = self.inputs(self.norm(states)).chunk(3, -1)
         query, key, value = (part.view(shape).transpose(1, 2) for part in projected)
         # In full size: onnxruntime does not broadcast a mask over the queries.
@@ -84,7 +60,7 @@ class _Block(nn.Module):
         return states + self._drop(self.shrunk(inner))
 
     def _drop(self, values: Tensor) -> Tensor:
-        return F.dropout(values, self.dropout, self.training)
+        return F.dropout(values, 0.1, self.training)
 
 
 class ParserModel(nn.Module):
@@ -93,14 +69,13 @@ class ParserModel(nn.Module):
     From the slots' states come their roles and the gaps between them.
     """
 
-    def __init__(self, encoder: Any, config: ParserConfig) -> None:  # noqa: ANN401 - Hugging Face
+    def __init__(self, encoder: Any) -> None:  # noqa: ANN401 - Hugging Face
         super().__init__()
-        self.encoder, self.config = encoder, config
-        inner, n_slots = config.inner, config.n_slots
+        self.encoder, inner = encoder, _INNER
         self.input = nn.Linear(encoder.config.hidden_size, inner)
-        self.tag = nn.Linear(inner, n_slots)
-        self.slots = nn.Parameter(torch.randn(n_slots, inner) * 0.02)
-        self.block = _Block(inner, config.n_heads)
+        self.tag = nn.Linear(inner, N_SLOTS)
+        self.slots = nn.Parameter(torch.randn(N_SLOTS, inner) * 0.02)
+        self.block = _Block(inner)
         self.norm = nn.LayerNorm(inner)
         self.role = nn.Linear(inner, 3)
         self.gap_inner = nn.Linear(2 * inner, inner)
@@ -120,11 +95,18 @@ class ParserModel(nn.Module):
         weights = torch.sigmoid(tags) * attention_mask[..., None].to(tags.dtype)
         owned = weights.transpose(1, 2) @ states / weights.sum(1).clamp(min=1)[..., None]
         joined = torch.cat([owned + self.slots, states], 1)
-        ones = torch.ones_like(attention_mask[:, :1]).expand(-1, self.config.n_slots)
+        ones = torch.ones_like(attention_mask[:, :1]).expand(-1, N_SLOTS)
         mixed = self.block(joined, torch.cat([ones, attention_mask], 1))
-        slots = self.norm(mixed[:, : self.config.n_slots])
+        slots = self.norm(mixed[:, :N_SLOTS])
         pairs = torch.cat([slots[:, :-1], slots[:, 1:]], -1)
         return ParserLogits(tags, self.role(slots), self.gap(F.gelu(self.gap_inner(pairs))))
+
+    def round_weights(self) -> None:
+        """Round large matrices to the 7 bits that an export stores."""
+        for weight in self.parameters():
+            if weight.ndim == 2 and weight.numel() >= _MIN_VALUES:
+                values = dequantise(*quantise(weight.detach().float().cpu().numpy(), 0))
+                weight.data.copy_(torch.from_numpy(values))
 
     def save(
         self,
@@ -133,7 +115,7 @@ class ParserModel(nn.Module):
         threshold: float = 0.5,
         report: dict[str, Any] | None = None,
     ) -> None:
-        """Write a folder, complete or not at all, with large matrices rounded to 7 bits.
+        """Write a folder, complete or not at all.
 
         ``tokenizer`` is a tokenizer's file, ``threshold`` the least confidence of a parse that
         is used, ``report`` what was measured.
@@ -141,17 +123,8 @@ class ParserModel(nn.Module):
         with atomic_folder(folder, replace=True, marker=SETTINGS, finish=write_sums) as draft:
             self.encoder.config.save_pretrained(draft)
             shutil.copyfile(tokenizer, draft / TOKENIZER)
-            tensors = {}
-            for name, value in self.state_dict().items():
-                tensors[name] = value.float().cpu().numpy()
-                if value.ndim == 2 and value.numel() >= _MIN_VALUES:
-                    tensors[name], tensors[name + _SCALE] = quantise(tensors[name], 0)
-            write_parts(tensors, draft, _MAX_BYTES)
-            values = {
-                "parser": asdict(self.config),
-                "threshold": threshold,
-                "report": report or {},
-            }
+            save_file(self.state_dict(), draft / WEIGHTS)
+            values = {"threshold": threshold, "report": report or {}}
             (draft / SETTINGS).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
@@ -159,40 +132,25 @@ class ParserModel(nn.Module):
         """Read a folder."""
         check_sums(folder)
         try:
-            values = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-            config = build(ParserConfig, values["parser"], source=str(folder / SETTINGS))
-            settings: Any = AutoConfig.from_pretrained(folder)
-            model = cls(AutoModel.from_config(settings, add_pooling_layer=False), config)
-        except BoolattnError:
-            raise
+            config: Any = AutoConfig.from_pretrained(folder)
+            model = cls(AutoModel.from_config(config, add_pooling_layer=False))
+            model.load_state_dict(load_file(folder / WEIGHTS))
         except Exception as error:
-            reason = str(error).partition("\n")[0]
-            raise DataError(f"{folder} is no trained parser: {reason}; train it again") from error
-        tensors = read_tensors(sorted(folder.glob("weights-*.safetensors")))
-        restored = {
-            name: dequantise(value, tensors[name + _SCALE]) if name + _SCALE in tensors else value
-            for name, value in tensors.items()
-            if not name.endswith(_SCALE)
-        }
-        try:
-            model.load_state_dict({name: torch.tensor(value) for name, value in restored.items()})
-        except RuntimeError as error:
             reason = " ".join(str(error).split())[:300]
-            raise DataError(f"the weights in {folder} do not fit {SETTINGS}: {reason}") from error
+            raise DataError(f"{folder} is no trained parser: {reason}; train it again") from error
         return model.eval()
 
     @classmethod
-    def from_base(cls, base: Path, config: ParserConfig) -> ParserModel:
+    def from_base(cls, base: Path, layers: Sequence[int] = ()) -> ParserModel:
         """Start from a pretrained encoder, or from some of its layers."""
         encoder: Any = AutoModel.from_pretrained(base, add_pooling_layer=False)
         n_layers = len(encoder.encoder.layer)
-        if unknown := [layer for layer in config.layers if not 0 <= layer < n_layers]:
+        if unknown := [layer for layer in layers if not 0 <= layer < n_layers]:
             raise ConfigError(f"{base} has no layer {unknown[0]}; it has {n_layers}, from 0")
-        if config.layers:
-            layers = [encoder.encoder.layer[layer] for layer in config.layers]
-            encoder.encoder.layer = nn.ModuleList(layers)
+        if layers:
+            encoder.encoder.layer = nn.ModuleList(encoder.encoder.layer[layer] for layer in layers)
             encoder.config.num_hidden_layers = len(layers)
-        return cls(encoder, config)
+        return cls(encoder)
 
 
 class ParserLabels(NamedTuple):
@@ -203,18 +161,18 @@ class ParserLabels(NamedTuple):
     gaps: Tensor  # number in ``GAPS``, -1 where there is none. Shape ``(slots - 1,)``.
 
 
-def make_parser_labels(parsed: ParsedQuery, offsets: Sequence[Span], n_slots: int) -> ParserLabels:
+def make_parser_labels(parsed: ParsedQuery, offsets: Sequence[Span]) -> ParserLabels:
     """Turn one parsed query into targets; operands beyond the slots are left out.
 
     ``offsets`` has the characters of each token, ``(0, 0)`` for special tokens.
     """
-    tags = torch.zeros(len(offsets), n_slots, dtype=torch.uint8)
-    roles = torch.full((n_slots,), ABSENT)
-    gaps = torch.full((n_slots - 1,), -1)
-    for slot, spans in enumerate(parsed.operands[:n_slots]):
+    tags = torch.zeros(len(offsets), N_SLOTS, dtype=torch.uint8)
+    roles = torch.full((N_SLOTS,), ABSENT)
+    gaps = torch.full((N_SLOTS - 1,), -1)
+    for slot, spans in enumerate(parsed.operands[:N_SLOTS]):
         roles[slot] = NEGATED if parsed.is_negated[slot] else POSITIVE
         tags[:, slot] = torch.tensor(span_labels(spans, offsets))
-    for at, gap in enumerate(parsed.gaps[: n_slots - 1]):
+    for at, gap in enumerate(parsed.gaps[: N_SLOTS - 1]):
         gaps[at] = GAPS.index(gap)
     return ParserLabels(tags, roles, gaps)
 
@@ -229,7 +187,5 @@ def parser_loss(logits: ParserLogits, labels: ParserLabels, mask: Tensor) -> Ten
     gaps = F.cross_entropy(
         logits.gaps.transpose(1, 2), labels.gaps, ignore_index=-1, reduction="none"
     )
-    total: Tensor = (tags.sum(-1) * mask).sum() / mask.sum() + (roles.sum() + gaps.sum()) / len(
-        mask
-    )
-    return total
+    by_token: Tensor = (tags.sum(-1) * mask).sum() / mask.sum()
+    return by_token + (roles.sum() + gaps.sum()) / len(mask)

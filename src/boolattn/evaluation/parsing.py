@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from boolattn.query.tree import And, Atom, Not, signed_atoms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from boolattn.query.tree import QueryTree
+
+#: Measures of :func:`accuracy`.
+MEASURES = ("structure", "operands", "word_f1", "left_alone")
 
 
 def structure(tree: QueryTree) -> str:
@@ -56,6 +61,26 @@ def word_f1(expected: QueryTree, parsed: QueryTree) -> float:
             matched_second.add(j)
             shared += n
     return 2 * shared / max(1, sum(words.total() for _, words in (*first, *second)))
+
+
+def accuracy(pairs: Iterable[tuple[QueryTree, QueryTree]]) -> dict[str, float]:
+    """Compare parses with what is expected.
+
+    Returns:
+        Shares of queries: ``structure``, the right tree; ``operands``, the right words too, for
+        queries with operators, and ``word_f1``, the mean F1 of their operands' words;
+        ``left_alone``, plain queries that are parsed as one operand, whose words do not matter.
+    """
+    rows: dict[str, list[float]] = {name: [] for name in MEASURES}
+    for expected, parsed in pairs:
+        rows["structure"].append(structure(parsed) == structure(expected))
+        if isinstance(expected, Atom):
+            rows["left_alone"].append(isinstance(parsed, Atom))
+        else:
+            rows["operands"].append(has_same_operands(expected, parsed))
+            rows["word_f1"].append(word_f1(expected, parsed))
+    means = {name: sum(values) / len(values) for name, values in rows.items() if values}
+    return {"n": float(len(rows["structure"])), **means}
 
 
 def _operands(tree: QueryTree) -> list[tuple[int, list[str]]]:

@@ -30,10 +30,10 @@ from boolattn.reproduction.requests import (
 )
 from boolattn.reproduction.runs import Run, save_queries
 from boolattn.training import launch
+from boolattn.training.corpus import encode_queries, rank
 from boolattn.training.retrieval import release_memory
 from boolattn.training.run_folder import about_machine
 from boolattn.training.towers import make_towers
-from boolattn.training.validation import encode_queries, rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -157,7 +157,7 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     Run(spec.key, results, {**details, "command": paths.command, **about}).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
     home = paths.model(spec.key)
-    for part in ("checkpoints", "best", _BEGUN) if paths.keep_models else ("",):
+    for part in ("checkpoint.safetensors", "best", _BEGUN) if paths.keep_models else ("",):
         remove = shutil.rmtree if (home / part).is_dir() else Path.unlink
         if (home / part).exists():
             remove(home / part)

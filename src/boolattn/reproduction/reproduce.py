@@ -19,7 +19,7 @@ from boolattn.files import atomic_file
 from boolattn.reproduction.requests import RunRequest
 from boolattn.reproduction.runs import load_tables
 from boolattn.reproduction.systems import RunKey, registry
-from boolattn.training.preset_files import read_preset
+from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

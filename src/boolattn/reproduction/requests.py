@@ -26,9 +26,8 @@ from boolattn.files import text_hash
 from boolattn.reproduction.runs import Run
 from boolattn.reproduction.systems import RunSpec, registry
 from boolattn.training.corpus import Corpus
-from boolattn.training.preset_files import make_preset, read_preset, saved_tables
 from boolattn.training.retrieval import require_gpu
-from boolattn.training.settings import Preset
+from boolattn.training.settings import Preset, load_preset, read_preset, saved_tables
 from boolattn.training.towers import load_encoder, make_towers
 
 if TYPE_CHECKING:
@@ -220,7 +219,7 @@ def resolve(spec: RunSpec, request: RunRequest) -> Preset:
     values.setdefault("data", {}).update(data, name=dataset.catalog)
     changes = [*encoder.set, *spec.system.set, *_validation_changes(values, spec), *request.changes]
     changes += [f"{table}.seed={spec.seed}" for table in ("train", "pretrain")]
-    return make_preset(Path(name).stem, values, changes, source=f"preset {name}")
+    return load_preset(name, changes, values=values)
 
 
 def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:

@@ -1,23 +1,37 @@
-"""A data set for training: tokenised documents, splits, a validator, rankings for negatives."""
+"""A data set for training, and the evaluation during it.
+
+A validator ranks relevant documents among sampled ones, in seconds. With every document it gives
+the corpus's own metrics; with a sample, better ones.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
+from boolattn.encoder import towers as two_towers
+from boolattn.encoder.document_encoder import document_encoder
 from boolattn.errors import ConfigError
 from boolattn.evaluation.benchmark import prepare
-from boolattn.evaluation.ranking import read_run
+from boolattn.evaluation.metrics import mean, measure, needed_depth
+from boolattn.evaluation.ranking import Ranking
+from boolattn.scoring.exact import exact_search
 from boolattn.training.batches.tokens import Tokens
-from boolattn.training.validation import Validator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
+    from sentence_transformers import SentenceTransformer
+    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.records import Dataset, Query
+    from boolattn.evaluation.judgements import Judgements
     from boolattn.training.settings import Preset
+
+METRICS = ("recall@100", "r_precision", "leak")
 
 
 def label_operators(preset: Preset) -> tuple[str, ...] | None:
@@ -26,25 +40,23 @@ def label_operators(preset: Preset) -> tuple[str, ...] | None:
     return preset.plugin.operators if by_label else None
 
 
-def refuse_evaluation_only(dataset: Dataset) -> None:
-    """Refuse documents whose terms allow evaluation only, by ``use`` of their metadata."""
-    forbidden = {
-        str(document.metadata.get("domain", document.id))
-        for document in dataset.documents
-        if document.metadata.get("use") == "evaluation"
-    }
-    if forbidden:
-        raise ConfigError(
-            f"{', '.join(sorted(forbidden))} of {dataset.name} may only be evaluated: "
-            "train on other domains"
-        )
-
-
 class Corpus:
-    """A data set whose documents are tokenised once, to ``length`` tokens at most."""
+    """A data set whose documents are tokenised once, to ``length`` tokens at most.
+
+    Documents whose terms allow evaluation only, by ``use`` of their metadata, are refused.
+    """
 
     def __init__(self, dataset: Dataset, tokenizer: Any, length: int) -> None:  # noqa: ANN401
-        refuse_evaluation_only(dataset)
+        forbidden = {
+            str(document.metadata.get("domain", document.id))
+            for document in dataset.documents
+            if document.metadata.get("use") == "evaluation"
+        }
+        if forbidden:
+            raise ConfigError(
+                f"{', '.join(sorted(forbidden))} of {dataset.name} may only be evaluated: "
+                "train on other domains"
+            )
         self.dataset = dataset
         self.tokenizer = cast("PreTrainedTokenizerBase", tokenizer)
         self.rows = {document.id: row for row, document in enumerate(dataset.documents)}
@@ -59,31 +71,52 @@ class Corpus:
             raise ConfigError(f"{self.dataset.name} has no split {missing[0]!r}; there are {known}")
         return [query for split in names for query in self.dataset.splits[split]]
 
-    def validator(
-        self, preset: Preset, split: str, n_queries: int = 0, n_documents: int = 0
-    ) -> Validator:
-        """Make a validator of a split; 0 takes all its queries, or all documents."""
+    def validator(self, preset: Preset) -> Validator:
+        """Make a validator of the preset's split and sizes."""
+        split, settings = preset.data.validation, preset.train
         benchmark = prepare(
             self.dataset,
             [split],
-            n_documents=n_documents,
-            n_queries=n_queries,
-            seed=preset.train.seed,
+            n_documents=settings.n_validation_documents,
+            n_queries=settings.n_validation_queries,
+            seed=settings.seed,
         )
         return Validator(benchmark.splits[split], benchmark.texts, label_operators(preset))
 
 
-def read_rankings(
-    path: Path, queries: Sequence[str], rows: Mapping[str, int]
-) -> dict[str, list[int]]:
-    """Read which documents another engine ranks best: rows by query id, best first.
+@dataclass(eq=False)
+class Validator:
+    """Ranks documents for queries, and measures the rankings."""
 
-    Args:
-        path: A TREC run, as ``boolattn evaluate bm25 --split train --out FOLDER`` writes it.
-        queries: Ids of the queries; others are ignored.
-        rows: Row of each document, by id; others are ignored.
-    """
-    ranking = read_run(path, queries, rows, skip_unknown=True).rows.tolist()
-    return {
-        qid: [r for r in ranked if r >= 0] for qid, ranked in zip(queries, ranking, strict=True)
-    }
+    judgements: Judgements
+    texts: Sequence[str]  # Of the documents that are ranked, by row
+    operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
+
+    def __call__(self, towers: SentenceTransformer) -> dict[str, float]:
+        """Return the means over queries of Recall@100, R-precision and leak."""
+        documents = document_encoder(towers.eval())(self.texts)
+        vectors = encode_queries(towers, self.judgements, self.operators)
+        ranking = rank(vectors, documents, needed_depth(self.judgements, METRICS))
+        values = measure(ranking, self.judgements, METRICS)
+        # The leak is not defined where no query excludes anything.
+        return {name: float(np.nan_to_num(mean(value))) for name, value in values.items()}
+
+
+def encode_queries(
+    towers: SentenceTransformer,
+    judgements: Judgements,
+    operators: Sequence[str] | None = None,
+    prefix: str = "",
+) -> Tensor:
+    """Encode queries, with oracle labels for the experts named. Shape ``(queries, dim)``."""
+    texts = [prefix + text for text in judgements.texts]
+    if operators is None:
+        return towers.encode_query(texts, convert_to_tensor=True, show_progress_bar=False)
+    labels = [[name for name in names if name in operators] for names in judgements.operators]
+    return two_towers.encode_queries(towers, texts, operators=labels)
+
+
+def rank(queries: Tensor, documents: Tensor, depth: int) -> Ranking:
+    """Rank documents by one vector a query."""
+    hits = exact_search(queries, documents, depth)
+    return Ranking(hits.rows.astype(np.int32), hits.scores)

@@ -11,17 +11,17 @@ from torch import nn
 
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.errors import ConfigError
+from boolattn.evaluation.ranking import read_run
 from boolattn.files import text_hash
 from boolattn.plugin import attach, save
-from boolattn.training.batches.sampling import Collator, Sampler, Steps, make_examples
-from boolattn.training.batches.sentences import PretrainingSet, ScopeSentences
-from boolattn.training.batches.tokens import Tokens
-from boolattn.training.corpus import Corpus, label_operators, read_rankings
+from boolattn.training.batches.sampling import Sampler, Steps, make_examples
+from boolattn.training.batches.tokens import PretrainingSet, ScopeSentences, Tokens
+from boolattn.training.corpus import Corpus, label_operators
 from boolattn.training.loop import processes
-from boolattn.training.preset_files import load_preset
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval import Result, RetrievalTraining, require_gpu
 from boolattn.training.run_folder import RunFolder, data_hashes
+from boolattn.training.settings import load_preset
 from boolattn.training.towers import freeze, load_encoder, make_towers
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
     attach(encoder, preset.plugin, tokenizer=tokenizer)
     nn.Module.to(encoder, "cuda" if torch.cuda.is_available() else "cpu")
     trainer = Pretrainer(encoder, tokenizer, preset.pretrain, preset.model.pooling, sentences)
-    run.rewind(0)
     metrics = trainer.run(run.log)
     save(encoder.cpu().eval(), run.model, tokenizer=tokenizer)
     run.finish(metrics)
@@ -96,11 +95,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings)
-    validate = None
-    if preset.data.validation:
-        settings = preset.train
-        sizes = (settings.n_validation_queries, settings.n_validation_documents)
-        validate = corpus.validator(preset, preset.data.validation, *sizes)
+    validate = corpus.validator(preset) if preset.data.validation else None
     training = RetrievalTraining(preset, towers, steps, run, validate, launch.command)
     result = training.train(resume=launch.resume)
     state.destroy_process_group()
@@ -111,9 +106,10 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     """Make the batches of a run; ``rankings`` as in :class:`Launch`."""
     settings = preset.train
     queries = corpus.split(preset.data.train)
-    ranked = None
+    ids, ranked = [query.id for query in queries], {}
     if rankings:
-        ranked = read_rankings(rankings, [query.id for query in queries], corpus.rows)
+        ranking = read_run(rankings, ids, corpus.rows, skip_unknown=True)
+        ranked = dict(zip(ids, ranking.rows.tolist(), strict=True))
     examples = make_examples(queries, corpus.rows, ranked)
     if settings.n_bm25 and not any(example.ranked for example in examples):
         raise ConfigError("n_bm25 asks for negatives of a ranking; name it: --rankings FILE")
@@ -124,19 +120,20 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     scoped = None
     if preset.model.use_plugin and settings.scope_weight:
         scoped = ScopeSentences(preset, corpus.tokenizer)
-    collator = Collator(
-        Tokens(corpus.tokenizer, [e.text for e in examples], preset.model.query_length),
-        {example.id: row for row, example in enumerate(examples)},
+    texts = [example.text for example in sampler.examples]
+    steps = Steps(
+        sampler,
+        Tokens(corpus.tokenizer, texts, preset.model.query_length),
         corpus.documents,
-        chunk=settings.chunk or Collator.chunk,
+        chunk=settings.chunk or Steps.chunk,
         operators=label_operators(preset),
         scoped=scoped,
     )
     # A short run uses few of the documents; a long one nearly all.
-    if sampler.n_steps * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
+    if len(steps) * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
         corpus.documents.fill()
-    return Steps(sampler, collator)
+    return steps
 
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:

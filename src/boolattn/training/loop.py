@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from boolattn.training.settings import LoopSettings, TrainSettings
+    from boolattn.training.settings import LoopSettings
 
     Log = Callable[[int, dict[str, float]], None]
 
@@ -50,11 +50,13 @@ def fast_products() -> Iterator[None]:
 
 
 class Loop:
-    """Trains parameters, or groups of them, from a step on, which counts from 0.
+    """Trains parameters, or groups of them, from step ``start`` on, which counts from 0.
 
     Groups may have their own learning rate. ``name`` says what is trained, for the error message;
     there are ``log_every`` steps between log entries, and the last step is logged too.
     """
+
+    start = 0
 
     def __init__(
         self,
@@ -63,11 +65,9 @@ class Loop:
         name: str,
         n_steps: int,
         *,
-        start: int = 0,
         log_every: int = 20,
     ) -> None:
-        self.name, self.n_steps, self.start, self.log_every = name, n_steps, start, log_every
-        self.max_grad_norm = settings.max_grad_norm
+        self.name, self.settings, self.n_steps, self.log_every = name, settings, n_steps, log_every
         self.optimizer = torch.optim.AdamW(
             parameters,
             lr=settings.learning_rate,
@@ -76,8 +76,6 @@ class Loop:
         )
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
-        steps = (settings.warmup_steps, n_steps, start - 1)
-        self.schedule = get_linear_schedule_with_warmup(self.optimizer, *steps)
 
     def run(
         self,
@@ -90,6 +88,8 @@ class Loop:
         ``log`` is called with a number of steps and the mean losses since the call before,
         ``after_step`` with the number of steps.
         """
+        steps = (self.settings.warmup_steps, self.n_steps, self.start - 1)
+        schedule = get_linear_schedule_with_warmup(self.optimizer, *steps)
         since: list[dict[str, Tensor]] = []
         trained = [p for group in self.optimizer.param_groups for p in group["params"]]
         for step in range(self.start, self.n_steps):
@@ -101,9 +101,9 @@ class Loop:
             if is_logged or not total.is_cuda:
                 self._check(since, step)
             total.backward()
-            nn.utils.clip_grad_norm_(trained, self.max_grad_norm)
+            nn.utils.clip_grad_norm_(trained, self.settings.max_grad_norm)
             self.optimizer.step()
-            self.schedule.step()
+            schedule.step()
             self.optimizer.zero_grad()
             if is_logged:
                 means = {n: torch.stack([row[n] for row in since]).mean() for n in since[-1]}
@@ -122,31 +122,25 @@ class Loop:
                 )
 
 
-def parameter_groups(model: nn.Module, settings: TrainSettings) -> Iterator[dict[str, Any]]:
-    """Yield the trained parameters by learning rate and weight decay, for an optimizer."""
-    new_rate = settings.plugin_learning_rate or settings.learning_rate
-    # The plug-in begins untrained.
-    is_new = _inside(model, BoolAttn)
-    for group in decay_groups(model, settings.weight_decay):
-        rates: dict[float, list[nn.Parameter]] = {}
-        for parameter in group["params"]:
-            rate = new_rate if id(parameter) in is_new else settings.learning_rate
-            rates.setdefault(rate, []).append(parameter)
-        for rate, chosen in rates.items():
-            yield {**group, "params": chosen, "lr": rate}
+def parameter_groups(
+    model: nn.Module, settings: LoopSettings, plugin_rate: float = 0.0
+) -> list[dict[str, Any]]:
+    """Return the trained parameters by learning rate and weight decay, for an optimizer.
 
-
-def decay_groups(model: nn.Module, weight_decay: float) -> Iterator[dict[str, Any]]:
-    """Yield the trained parameters with and without weight decay, by their kind."""
-    exempt = _inside(model, nn.LayerNorm)
-    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    The plug-in, which begins untrained, may have its own rate.
+    """
+    is_new, exempt = _inside(model, BoolAttn), _inside(model, nn.LayerNorm)
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             decays = id(parameter) not in exempt and not name.endswith(_NO_DECAY_NAMES)
-            groups[decays].append(parameter)
-    for decays, chosen in groups.items():
-        if chosen:
-            yield {"params": chosen, "weight_decay": weight_decay if decays else 0.0}
+            own_rate = plugin_rate if id(parameter) in is_new else 0.0
+            key = (own_rate or settings.learning_rate, settings.weight_decay if decays else 0.0)
+            groups.setdefault(key, []).append(parameter)
+    return [
+        {"params": chosen, "lr": rate, "weight_decay": decay}
+        for (rate, decay), chosen in groups.items()
+    ]
 
 
 def _inside(model: nn.Module, kind: type[nn.Module]) -> set[int]:

@@ -5,12 +5,14 @@
 
 Trains the whole encoder with the head; a trained parser as ``--base`` is trained further. Sources
 of the data file whose name begins with "held_out" are not trained on. The accuracy on them is
-printed at the end and stored with the model; it is measured with the rounded weights stored.
+printed at the end and stored with the model; it is that of rounded weights, as an export has them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,30 +21,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
-from torch.nn.utils.rnn import pad_sequence
 
 from boolattn.data.labelled_queries import read_labelled_queries
 from boolattn.encoder.parser import (
+    MAX_TOKENS,
     SETTINGS,
     TOKENIZER,
-    ParserConfig,
     ParserLabels,
     ParserModel,
     make_parser_labels,
     parser_loss,
 )
 from boolattn.errors import BoolattnError, ConfigError
-from boolattn.evaluation.parsing import has_same_operands, structure, word_f1
-from boolattn.evaluation.tables import markdown
+from boolattn.evaluation.parsing import accuracy
 from boolattn.query.parsed_query import ParserLogits, decode, mark_operators
 from boolattn.query.runtime import open_tokenizer
 from boolattn.query.tree import Atom
+from boolattn.training.__main__ import prepare_logging
 from boolattn.training.batches.tokens import pad
 from boolattn.training.loop import Loop, fast_products
 from boolattn.training.settings import LoopSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
@@ -51,8 +52,9 @@ if TYPE_CHECKING:
     from boolattn.data.labelled_queries import LabelledQuery
     from boolattn.query.parsed_query import ParsedQuery, ParserOutput
 
+logger = logging.getLogger(__name__)
+
 HELD_OUT = "held_out"
-_MEASURES = ("structure", "operands", "word_f1", "left_alone")
 _EVALUATED_AT_ONCE = 128
 #: So many batches are drawn at once and sorted by length, so that little is padded.
 _SORTED_BATCHES = 32
@@ -79,30 +81,27 @@ class Batches:
     """Labelled queries as tokens and targets, in shuffled epochs."""
 
     def __init__(
-        self, queries: Sequence[LabelledQuery], tokenizer: Tokenizer, n_slots: int, seed: int
+        self, queries: Sequence[LabelledQuery], tokenizer: Tokenizer, seed: int = 0
     ) -> None:
-        self._queries, self._n_slots, self._seed = queries, n_slots, seed
+        self._queries, self._seed = queries, seed
         self._labels: dict[int, ParserLabels] = {}
         self._order: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
         encoded = tokenizer.encode_batch([mark_operators(query.text) for query in queries])
-        self._ids = [np.array(encoding.ids, np.int64) for encoding in encoded]
+        self._ids = [torch.tensor(encoding.ids) for encoding in encoded]
         self._offsets = [encoding.offsets for encoding in encoded]
 
     def features(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return token ids and mask of some queries, each ``(batch, tokens)``."""
-        return pad([torch.from_numpy(self._ids[row]) for row in rows])
+        return pad([self._ids[row] for row in rows])
 
     def labels(self, rows: Sequence[int]) -> ParserLabels:
         """Return the targets of some queries."""
         for row in rows:
             if row not in self._labels:
-                self._labels[row] = make_parser_labels(
-                    self._queries[row].parsed, self._offsets[row], self._n_slots
-                )
-        labels = [self._labels[row] for row in rows]
-        tags = pad_sequence([label.tags for label in labels], batch_first=True).float()
-        roles, gaps = (torch.stack([label[part] for label in labels]) for part in (1, 2))
-        return ParserLabels(tags, roles, gaps)
+                parsed = self._queries[row].parsed
+                self._labels[row] = make_parser_labels(parsed, self._offsets[row])
+        tags, roles, gaps = zip(*(self._labels[row] for row in rows), strict=True)
+        return ParserLabels(pad(tags)[0].float(), torch.stack(roles), torch.stack(gaps))
 
     def draw(self, step: int, size: int) -> list[int]:
         """Return the queries of a step, of similar lengths; each epoch has its own order."""
@@ -115,43 +114,37 @@ class Batches:
             for start in range(0, len(order), size * _SORTED_BATCHES):
                 block = order[start : start + size * _SORTED_BATCHES]
                 order[start : start + len(block)] = block[lengths[block].argsort(kind="stable")]
-            batches = rng.permutation(n_batches)
-            self._order = (
-                epoch,
-                np.concatenate([order[batch * size : (batch + 1) * size] for batch in batches]),
-            )
-        return [int(row) for row in self._order[1][index * size : (index + 1) * size]]
+            batches = [order[b * size : (b + 1) * size] for b in rng.permutation(n_batches)]
+            self._order = epoch, np.concatenate(batches)
+        rows: list[int] = self._order[1][index * size : (index + 1) * size].tolist()
+        return rows
 
+    @torch.no_grad()
     def parse(self, model: ParserModel, device: torch.device) -> list[ParserOutput]:
         """Parse all queries."""
         outputs: list[ParserOutput] = []
-        for start in range(0, len(self._queries), _EVALUATED_AT_ONCE):
-            rows = range(start, min(start + _EVALUATED_AT_ONCE, len(self._queries)))
-            with torch.no_grad():
-                found_logits = model(*(part.to(device) for part in self.features(rows)))
-            logits = ParserLogits(*(part.float().cpu().numpy() for part in found_logits))
+        for rows in torch.arange(len(self._queries)).split(_EVALUATED_AT_ONCE):
+            logits = model(*(part.to(device) for part in self.features(rows.tolist())))
+            arrays = ParserLogits(*(part.float().cpu().numpy() for part in logits))
             outputs += [
-                decode(logits, self._queries[row].text, self._offsets[row], index)
-                for index, row in enumerate(rows)
+                decode(arrays, self._queries[row].text, self._offsets[row], index)
+                for index, row in enumerate(rows.tolist())
             ]
         return outputs
 
 
 @fast_products()
-def train_parser(
-    settings: ParserTraining, log: Callable[[str], None] = lambda _: None
-) -> dict[str, dict[str, float]]:
+def train_parser(settings: ParserTraining) -> dict[str, dict[str, float]]:
     """Train a parser, write its folder, and return its accuracy by held-out source."""
     torch.manual_seed(settings.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     sources = read_labelled_queries(settings.data)
-    config = ParserConfig(layers=settings.layers)
-    tokenizer = open_tokenizer(settings.base / TOKENIZER, config.max_tokens)
+    tokenizer = open_tokenizer(settings.base / TOKENIZER, MAX_TOKENS)
     trained = (queries for name, queries in sources.items() if not name.startswith(HELD_OUT))
     train = [query for queries in trained for query in queries]
-    log(f"{len(train):,} queries of {len(sources)} sources")
-    batches = Batches(train, tokenizer, config.n_slots, settings.seed)
-    model = _start(settings.base, config).to(device).train()
+    logger.info("%d queries of %d sources", len(train), len(sources))
+    batches = Batches(train, tokenizer, settings.seed)
+    model = _start(settings).to(device).train()
     if settings.freeze_embeddings:
         model.encoder.embeddings.word_embeddings.weight.requires_grad_(False)
     head = [weight for name, weight in model.named_parameters() if not name.startswith("encoder.")]
@@ -179,26 +172,29 @@ def train_parser(
         learning_rate=settings.learning_rate, warmup_steps=min(200, settings.steps // 10)
     )
     loop = Loop(groups, rates, "parser", settings.steps, log_every=100)
-    loop.run(losses, lambda step, mean: log(f"step {step}: {mean['loss']:.4f}"))
-    model.eval().save(settings.out, settings.base / TOKENIZER)
-    model = ParserModel.load(settings.out).to(device)
+    loop.run(losses, lambda step, mean: logger.info("step %d: %.4f", step, mean["loss"]))
+    model.eval().round_weights()
     report, pairs = {}, []
     for name, queries in sources.items():
         if name.startswith(HELD_OUT):
-            outputs = Batches(queries, tokenizer, config.n_slots, 0).parse(model, device)
-            report[name.removeprefix(HELD_OUT).strip(":")] = accuracy(queries, outputs)
+            outputs = Batches(queries, tokenizer).parse(model, device)
             pairs.append([(q.parsed, output) for q, output in zip(queries, outputs, strict=True)])
+            # What cannot be parsed is one operand.
+            report[name.removeprefix(HELD_OUT).strip(":")] = accuracy(
+                (q.parsed.tree(q.text), o.parsed.tree(q.text) if o.parsed else Atom(q.text))
+                for q, o in zip(queries, outputs, strict=True)
+            )
     model.save(settings.out, settings.base / TOKENIZER, best_threshold(pairs), report)
     return report
 
 
-def _start(base: Path, config: ParserConfig) -> ParserModel:
+def _start(settings: ParserTraining) -> ParserModel:
     """Return a parser on an encoder of the folder, or the trained parser that the folder has."""
-    if not (base / SETTINGS).is_file():
-        return ParserModel.from_base(base, config)
-    if config.layers:
-        raise ConfigError(f"{base} is a trained parser, so its layers cannot be chosen")
-    return ParserModel.load(base)
+    if not (settings.base / SETTINGS).is_file():
+        return ParserModel.from_base(settings.base, settings.layers)
+    if settings.layers:
+        raise ConfigError(f"{settings.base} is a trained parser, so its layers cannot be chosen")
+    return ParserModel.load(settings.base)
 
 
 def best_threshold(sources: Iterable[Sequence[tuple[ParsedQuery, ParserOutput]]]) -> float:
@@ -221,64 +217,26 @@ def best_threshold(sources: Iterable[Sequence[tuple[ParsedQuery, ParserOutput]]]
     return int(1000 * best) / 1000
 
 
-def accuracy(queries: Sequence[LabelledQuery], outputs: Sequence[ParserOutput]) -> dict[str, float]:
-    """Compare parses with labels.
-
-    Returns:
-        Shares of queries: ``structure``, the right tree; ``operands``, the right words too, for
-        queries with operators, and ``word_f1``, the mean F1 of their operands' words;
-        ``left_alone``, plain queries that are parsed as one operand.
-    """
-    rows: dict[str, list[float]] = {name: [] for name in _MEASURES}
-    for query, output in zip(queries, outputs, strict=True):
-        want = query.parsed.tree(query.text)
-        # What cannot be parsed is one operand.
-        parsed = output.parsed.tree(query.text) if output.parsed else Atom(query.text)
-        rows["structure"].append(structure(parsed) == structure(want))
-        if query.parsed.is_plain:
-            rows["left_alone"].append(isinstance(parsed, Atom))
-        else:
-            rows["operands"].append(has_same_operands(want, parsed))
-            rows["word_f1"].append(word_f1(want, parsed))
-    means = {name: float(np.mean(values)) for name, values in rows.items() if values}
-    return {"n": float(len(queries)), **means}
-
-
-def report_table(report: Mapping[str, Mapping[str, float]]) -> str:
-    """Lay out an accuracy report."""
-    rows = []
-    for name, shares in report.items():
-        cells = (f"{shares[m]:.3f}" if m in shares else "–" for m in _MEASURES)
-        rows.append([name, f"{shares['n']:.0f}", *cells])
-    return markdown(["held-out queries", "n", *_MEASURES], rows)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train a parser and print the table of its accuracy."""
+    """Train a parser and print its accuracy as JSON."""
     parser = argparse.ArgumentParser(prog="boolattn.training.parser", description=__doc__)
     for name in ("base", "data", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--layers", default="", help="numbers of the layers used: 0,2,4; else all")
     parser.add_argument("--freeze-embeddings", action="store_true")
-    for name, kind in (("steps", int), ("batch", int), ("seed", int)):
-        parser.add_argument(f"--{name}", type=kind, default=getattr(ParserTraining, name))
-    for name in ("learning-rate", "head-rate", "mask"):
-        default = getattr(ParserTraining, name.replace("-", "_"))
-        parser.add_argument(f"--{name}", type=float, default=default)
+    for name in ("steps", "batch", "seed", "learning_rate", "head_rate", "mask"):
+        default = getattr(ParserTraining, name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     options: dict[str, Any] = vars(parser.parse_args(argv))
     options["layers"] = tuple(int(layer) for layer in options["layers"].split(",") if layer)
+    prepare_logging()
     try:
-        report = train_parser(ParserTraining(**options), lambda line: _write(sys.stderr, line))
+        report = train_parser(ParserTraining(**options))
     except BoolattnError as error:
-        _write(sys.stderr, f"boolattn: {error}")
+        sys.stderr.write(f"boolattn: {error}\n")
         return 2
-    _write(sys.stdout, report_table(report))
+    sys.stdout.write(json.dumps(report, indent=1) + "\n")
     return 0
-
-
-def _write(stream: Any, line: str) -> None:  # noqa: ANN401 - a text stream
-    stream.write(line + "\n")
-    stream.flush()
 
 
 if __name__ == "__main__":

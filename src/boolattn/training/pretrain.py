@@ -7,19 +7,20 @@ Only BoolAttn and, optionally, the encoder's embedding layer are trained.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
+from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.attention.gate import LearnedGate, learned_gate
 from boolattn.plugin.install import plugin_of
 from boolattn.plugin.recording import Record, recording
-from boolattn.training.batches.sentences import LabelledSentences, PretrainingSet, SentenceBatch
-from boolattn.training.loop import Loop, decay_groups, fast_products
+from boolattn.training.batches.tokens import LabelledSentences, PretrainingSet, SentenceBatch
+from boolattn.training.loop import Loop, fast_products, parameter_groups
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss
 
 if TYPE_CHECKING:
@@ -49,10 +50,11 @@ class Pretrainer:
         self.plugin = plugin_of(self.encoder)
         self.operators = self.plugin.config.operators
         self.is_learned = self.plugin.config.gate == "learned"
+        size = self.encoder.config.hidden_size
+        self.pool = Pooling(size, cast("Any", self.pooling))
         # The paper trains a gate here even if labels open the experts; it moves the embeddings.
         self.aux_gate: LearnedGate | None = None
         if self.settings.gate_weight and self.settings.train_embeddings and not self.is_learned:
-            size = self.encoder.config.hidden_size
             self.aux_gate = learned_gate(self.plugin.config, size).to(self.encoder.device)
 
     @fast_products()
@@ -65,9 +67,8 @@ class Pretrainer:
         n_steps = settings.n_steps(per_epoch)
         batches = self._batches(data, per_epoch, n_steps)
         self.encoder.train()
-        loop = Loop(
-            decay_groups(self._trainable(), settings.weight_decay), settings, "pretraining", n_steps
-        )
+        groups = parameter_groups(self._trainable(), settings)
+        loop = Loop(groups, settings, "pretraining", n_steps)
         loop.run(lambda _step: self._losses(*next(batches)), log)
         self.encoder.requires_grad_(True)
         return {
@@ -165,7 +166,8 @@ class Pretrainer:
             losses["scope"] = settings.scope_weight * loss
         if triplets is not None:
             *_, last = self._forward(triplets, by_label=not self.is_learned)
-            anchor, same, other = pool(last, triplets.mask, self.pooling).float().chunk(3)
+            states = {"token_embeddings": last, "attention_mask": triplets.mask}
+            anchor, same, other = self.pool(states)["sentence_embedding"].float().chunk(3)
             loss = F.triplet_margin_loss(anchor, same, other, margin=settings.margin)
             losses["triplet"] = settings.triplet_weight * loss
         return losses
@@ -179,14 +181,6 @@ class Pretrainer:
         with recording() as record:
             output = self.encoder(**part.features, **labels, output_hidden_states=True)
         return record, output.hidden_states[0], output.last_hidden_state
-
-
-def pool(hidden: Tensor, mask: Tensor, pooling: str) -> Tensor:
-    """Return one vector of each text. ``(batch, tokens, dim)`` -> ``(batch, dim)``."""
-    if pooling == "cls":
-        return hidden[:, 0]
-    weights = mask[..., None].to(hidden.dtype)
-    return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
 def token_counts(predicted: Tensor, wanted: Tensor, mask: Tensor) -> Tensor:

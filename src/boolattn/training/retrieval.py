@@ -10,7 +10,7 @@ import logging
 import shutil
 from dataclasses import dataclass
 from multiprocessing import get_all_start_methods
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from accelerate.utils import send_to_device
@@ -19,16 +19,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Subset
 
-from boolattn.encoder.card import Card
-from boolattn.encoder.packed import can_pack
-from boolattn.encoder.tower_storage import save_towers
+from boolattn.encoder.tower_storage import Card, save_towers
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder
-from boolattn.training.graphs.capture import capture
+from boolattn.training.graphs import capture
 from boolattn.training.loop import Loop, parameter_groups, processes
 from boolattn.training.losses import softmax_loss
-from boolattn.training.run_folder import last_checkpoint, load_checkpoint, step_of, write_checkpoint
-from boolattn.training.tower_pass import TowerPass
+from boolattn.training.run_folder import load_checkpoint, write_checkpoint
+from boolattn.training.tower_pass import TowerPass, can_pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,7 +76,7 @@ class RetrievalTraining:
         self.towers.to(self.device)
         self.model: nn.Module = TowerPass(self.towers, capture(self.towers, settings.captured))
         if not settings.chunk and settings.use_bf16 and can_pack(self.towers):
-            self.steps.collator.chunk = 0
+            self.steps.chunk = 0
         if (n_processes := self.processes.num_processes) > 1:
             self.steps.process, self.steps.n_processes = self.processes.process_index, n_processes
             if settings.batch_size % n_processes:
@@ -92,16 +90,14 @@ class RetrievalTraining:
     def train(self, *, resume: bool = False) -> Result:
         """Train, from the run's last checkpoint on if asked, and save the towers."""
         settings, n_steps = self.preset.train, len(self.steps)
-        checkpoint = last_checkpoint(self.run.checkpoints) if resume else None
-        start = step_of(checkpoint) if checkpoint else 0
-        groups, log_every = parameter_groups(self.model, settings), max(1, min(10, n_steps // 10))
-        loop = Loop(groups, settings, "retrieval", n_steps, start=start, log_every=log_every)
+        groups = parameter_groups(self.model, settings, settings.plugin_learning_rate)
+        log_every = max(1, min(10, n_steps // 10))
+        loop = Loop(groups, settings, "retrieval", n_steps, log_every=log_every)
         torch.manual_seed(settings.seed)
-        if checkpoint:
-            logger.info("resuming from %s", checkpoint)
-            self.run.history = load_checkpoint(checkpoint, self.towers, loop.optimizer)
-            self.run.rewind(start)
-        batches = iter(self._loader(start))
+        if resume and (path := self.run.checkpoint).is_file():
+            loop.start, self.run.history = load_checkpoint(path, self.towers, loop.optimizer)
+            logger.info("resuming from step %d", loop.start)
+        batches = iter(self._loader(loop.start))
         self.model.train()
         loop.run(
             lambda _step: self.losses(next(batches)),
@@ -126,12 +122,17 @@ class RetrievalTraining:
         is_half = self.preset.train.use_bf16 and self.device.type == "cuda"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=is_half):
             queries, documents, *scope = self.model(**inputs)
-        similarity, scale = self.preset.model.similarity, self.preset.train.scale
         documents = documents.float()
         if self.processes.num_processes > 1:
             documents = all_gather_with_grad(documents)
-        options: dict[str, Any] = {"similarity": similarity, "scale": scale}
-        loss = softmax_loss(queries.float(), documents, targets, blocked, **options)
+        loss = softmax_loss(
+            queries.float(),
+            documents,
+            targets,
+            blocked,
+            similarity=self.preset.model.similarity,
+            scale=self.preset.train.scale,
+        )
         if scope:
             loss = loss + self.preset.train.scope_weight * scope[0].float()
         return {"loss": loss}
@@ -144,7 +145,7 @@ class RetrievalTraining:
             self.evaluate(step)
         is_saved = is_last or step % (settings.save_every or epoch) == 0
         if is_saved and self.processes.is_main_process:
-            write_checkpoint(self.run.checkpoints, step, self.towers, optimizer, self.run.history)
+            write_checkpoint(self.run.checkpoint, step, self.towers, optimizer, self.run.history)
 
     def evaluate(self, step: int) -> None:
         """Validate the towers, and save them if they are the best so far."""

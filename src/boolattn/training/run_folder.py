@@ -1,9 +1,9 @@
 """A run's folder: settings, versions, seed, revision, data hashes, metrics, checkpoints, model.
 
 ``run.json`` describes the run, ``metrics.csv`` holds its metrics by step (step, name, value),
-``metrics.json`` the same at the end; TensorBoard files are written where it is installed. A
-checkpoint is one safetensors file with weights, optimizer and random state; its metadata has what
-was logged so far.
+``metrics.json`` the same at the end; TensorBoard files are written where it is installed. The
+checkpoint is one safetensors file with weights, optimizer and random state; its metadata has the
+step and what was logged so far.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from safetensors.torch import save_file
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, text_hash
-from boolattn.training.preset_files import make_preset, saved_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,11 +37,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_OWN = "boolattn torch transformers accelerate sentence-transformers tokenizers safetensors numpy"
-_COLUMNS = ("step", "name", "value")
-PREFIX, ENDING = "checkpoint-", ".safetensors"
+#: Whose versions are stored.
+_PACKAGES = ("boolattn", "torch", "transformers", "accelerate", "sentence-transformers", "numpy")
 _MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
-_N_KEPT = 2
 
 
 class RunFolder:
@@ -54,10 +51,9 @@ class RunFolder:
     def __init__(self, folder: Path, *, is_main: bool = True) -> None:
         self.folder, self.is_main = folder, is_main
         self.history: list[dict[str, float]] = []
-        self.checkpoints, self.best, self.model = (
-            folder / name for name in ("checkpoints", "best", "model")
+        self.checkpoint, self.best, self.model = (
+            folder / name for name in ("checkpoint.safetensors", "best", "model")
         )
-        self.metrics = folder / "metrics.csv"
         self._board: Any = None
 
     def open(
@@ -85,34 +81,21 @@ class RunFolder:
         write_json(path, {**run, "seed": seed, **about_machine(), "command": command})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Append metrics."""
+        """Add metrics, and write all again: a resumed run may have written later ones."""
         self.history.append({**values, "step": step})
         if not self.is_main:
             return
         words = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
         logger.info("step %d: %s", step, words)
-        is_new = not self.metrics.is_file()
-        try:
-            with self.metrics.open("a", encoding="utf-8", newline="") as handle:
-                writer = csv.writer(handle)
-                if is_new:
-                    writer.writerow(_COLUMNS)
-                writer.writerows((step, name, repr(float(v))) for name, v in values.items())
-        except OSError as error:
-            raise DataError(f"cannot write {self.metrics}: {error.strerror or error}") from error
+        with atomic_file(self.folder / "metrics.csv") as handle:
+            writer = csv.writer(handle)
+            writer.writerow(("step", "name", "value"))
+            for row in self.history:
+                cells = ((row["step"], name, float(row[name])) for name in row if name != "step")
+                writer.writerows(cells)
         board = self._tensorboard()
         for name, value in values.items() if board else ():
             board.add_scalar(name, value, step)
-
-    def rewind(self, step: int) -> None:
-        """Drop metrics after a step, which will be computed again."""
-        if not self.metrics.is_file():
-            return
-        with self.metrics.open(encoding="utf-8", newline="") as handle:
-            rows = [row for row in csv.reader(handle) if len(row) == len(_COLUMNS)]
-        done = [row for row in rows[1:] if row[0].isdecimal() and int(row[0]) <= step]
-        with atomic_file(self.metrics) as handle:
-            csv.writer(handle).writerows([_COLUMNS, *done])
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the final metrics."""
@@ -148,13 +131,9 @@ def data_hashes(dataset: Dataset) -> dict[str, str]:
 def _check_same(path: Path, run: Mapping[str, Any]) -> None:
     try:
         saved = json.loads(path.read_text("utf-8"))
-        settings = saved.get("settings", {})
-        name = settings.pop("name", "")
+        here, there = _flat(run), _flat({name: saved.get(name) for name in run})
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
-    # Older runs have old names, and lack newer settings.
-    saved["settings"] = make_preset(name, saved_tables(settings), source=str(path)).to_dict()
-    here, there = _flat(run), _flat({name: saved.get(name) for name in run})
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):
             raise ConfigError(
@@ -174,8 +153,8 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401 - ne
 
 def about_machine() -> dict[str, Any]:
     """Return package versions, commit and device, to be stored with a result."""
-    versions = {"python": platform.python_version()} | dict.fromkeys(_OWN.split(), "not installed")
-    for name in _OWN.split():
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
@@ -195,13 +174,13 @@ def _revision() -> str:
 
 
 def write_checkpoint(
-    folder: Path,
+    path: Path,
     step: int,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     history: list[dict[str, float]],
 ) -> None:
-    """Write the checkpoint of a step and remove older ones; shared weights are written once."""
+    """Write the checkpoint of a step in the place of the one before, or not at all."""
     tensors = {_MODEL + name: tensor.contiguous() for name, tensor in _weights(model).items()}
     for index, moments in optimizer.state_dict()["state"].items():
         for name, value in moments.items():
@@ -209,41 +188,28 @@ def write_checkpoint(
     tensors[f"{_RANDOM}cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state()
-    target = folder / f"{PREFIX}{step:07d}{ENDING}"
-    draft = target.with_suffix(".part")
+    draft = path.with_suffix(".part")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, draft, {"history": json.dumps(history)})
-        draft.replace(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, draft, {"step": str(step), "history": json.dumps(history)})
+        draft.replace(path)
     except (OSError, SafetensorError) as error:
         draft.unlink(missing_ok=True)
-        last = last_checkpoint(folder)
-        after = f"the last complete one is {last}" if last else "there is none before it"
-        raise DataError(f"cannot write {target}: {error}; {after}") from error
-    for path in _written(folder)[:-_N_KEPT]:
-        path.unlink()
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """Return the newest checkpoint."""
-    return next(reversed(_written(folder)), None)
-
-
-def step_of(checkpoint: Path) -> int:
-    """Return the number of steps that were done."""
-    return int(checkpoint.stem.removeprefix(PREFIX))
+        after = "the one before is complete" if path.is_file() else "there is none before it"
+        raise DataError(f"cannot write {path} at step {step}: {error}; {after}") from error
 
 
 def load_checkpoint(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> list[dict[str, float]]:
-    """Load weights, optimizer and random state; return what was logged until then."""
+) -> tuple[int, list[dict[str, float]]]:
+    """Load weights, optimizer and random state; return the step, and what was logged until then."""
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            history: list[dict[str, float]] = json.loads(file.metadata()["history"])
+            about = file.metadata()
+            step, history = int(about["step"]), json.loads(about["history"])
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({error}); remove it") from error
+        raise DataError(f"{path} is damaged ({error}); remove it to begin again") from error
     _load_weights(path, model, _under(tensors, _MODEL))
     moments: dict[int, dict[str, Any]] = {}
     for name, tensor in _under(tensors, _OPTIMIZER).items():
@@ -255,7 +221,7 @@ def load_checkpoint(
     torch.set_rng_state(random["cpu"])
     if torch.cuda.is_available() and "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])
-    return history
+    return step, history
 
 
 def _load_weights(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
@@ -267,16 +233,11 @@ def _load_weights(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> N
                 f"{path} is of another model: {name} is {there.get(name)} there and "
                 f"{here.get(name)} here"
             )
-    for name, tensor in tensors.items():
-        targets[name].copy_(tensor)
+        targets[name].copy_(tensors[name])
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-
-def _written(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"{PREFIX}*{ENDING}"))
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:

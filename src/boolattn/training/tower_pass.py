@@ -1,16 +1,23 @@
-"""The forward pass of both towers."""
+"""The forward pass of both towers.
+
+Documents may come without padding: texts laid end to end, each with its own attention. The vectors
+are those of padded batches. Texts of very different length cost no more than their tokens, and all
+of a training step fit into one forward pass.
+"""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from boolattn.encoder.packed import encode_packed
-from boolattn.encoder.towers import query_encoder
+from boolattn.encoder.bool_bert import BoolBertModel
+from boolattn.encoder.towers import DOCUMENT, query_encoder, settings_of, tower_of
 from boolattn.plugin import recording
+from boolattn.plugin.backend import BACKENDS, PACKED, Packed
+from boolattn.training.batches.tokens import MULTIPLE, N_FILLERS
 from boolattn.training.losses import scope_loss
 
 if TYPE_CHECKING:
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
 
 #: The task whose result is the scope loss of labelled sentences, not vectors.
 SCOPE = "scope"
+#: Families whose positions count from 0 and whose layers all attend to the whole text.
+_PACKABLE = ("bert", "electra")
 
 
 class TowerPass(nn.Module):
@@ -78,4 +87,49 @@ def encode(towers: SentenceTransformer, features: Features, task: str, slot: int
     # The task is given twice: the router reads the argument, and Bool-BERT, which encodes
     # documents without BoolAttn, the features. A copy, because modules write results into it.
     vectors: Tensor = towers({**features, "task": task}, task=task)["sentence_embedding"]
+    return vectors
+
+
+def can_pack(towers: SentenceTransformer) -> bool:
+    """Whether the document tower can encode packed batches fast, on the device it is on."""
+    encoder: Any = tower_of(towers, DOCUMENT).model
+    bare = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
+    if bare.config.model_type not in _PACKABLE:
+        return False
+    if bare.config._attn_implementation not in ("sdpa", BACKENDS["sdpa"]):
+        return False
+    if bare.config.hidden_size // bare.config.num_attention_heads % 8:  # flash attention's limit
+        return False
+    device = encoder.device
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def encode_packed(towers: SentenceTransformer, features: Features) -> Tensor:
+    """Encode documents that :func:`pack` laid end to end. Shape ``(texts, dim)``."""
+    encoder: Any = tower_of(towers, DOCUMENT).model
+    bare = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
+    if bare.config._attn_implementation == "sdpa":
+        bare.set_attn_implementation(BACKENDS["sdpa"])  # the same without PACKED
+    ids, starts = features["input_ids"], features["starts"]
+    longest = settings_of(towers).document_length
+    at = torch.arange(len(ids), device=ids.device, dtype=starts.dtype)
+    first = starts[torch.searchsorted(starts, at, right=True) - 1]
+    options: dict[str, Any] = {} if encoder is bare else {"task": DOCUMENT}
+    options[PACKED] = Packed(starts, max(longest, MULTIPLE // N_FILLERS))
+    hidden: Tensor = encoder(
+        input_ids=ids[None],
+        position_ids=(at - first).long()[None],
+        token_type_ids=torch.zeros_like(ids)[None],
+        **options,
+    ).last_hidden_state[0]
+    n_texts = len(starts) - 1 - N_FILLERS
+    column = torch.arange(longest, device=ids.device)
+    mask = column < starts.diff()[:n_texts, None]
+    # Beyond a text are the next ones, which the mask excludes.
+    places = (starts[:n_texts, None] + column) % len(ids)
+    rows = hidden.index_select(0, places.flatten()).view(n_texts, longest, -1)
+    outputs: dict[str, Any] = {"token_embeddings": rows, "attention_mask": mask.long()}
+    for part in list(towers.children())[1:]:  # pooling, after the router
+        outputs = part(outputs)
+    vectors: Tensor = outputs["sentence_embedding"]
     return vectors

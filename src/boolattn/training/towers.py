@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,16 +10,19 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.tower_config import TowerConfig
 from boolattn.encoder.tower_storage import load_towers
-from boolattn.encoder.towers import build_towers, from_pretrained, query_encoder, settings_of
+from boolattn.encoder.towers import (
+    TowerConfig,
+    build_towers,
+    from_pretrained,
+    query_encoder,
+    settings_of,
+)
 from boolattn.encoders.models import torch_source
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import ConfigError
 from boolattn.plugin import plugin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
@@ -29,24 +31,11 @@ if TYPE_CHECKING:
 _SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
 
 
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Name the setting of an encoder that is not there."""
-    try:
-        yield
-    except MissingDataError as error:
-        raise ConfigError(
-            f"no encoder {name!r} ({error}); name its folder: --set model.encoder=FOLDER"
-        ) from error
-
-
 def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load an encoder and its tokenizer by name."""
     source = torch_source(name)
-    with _named(name):
-        # Weights stored in half precision would be trained in it, and become nan.
-        encoder = from_pretrained(AutoModel, source).float()
-        return encoder, from_pretrained(AutoTokenizer, source)
+    # Weights stored in half precision would be trained in it, and become nan.
+    return from_pretrained(AutoModel, source).float(), from_pretrained(AutoTokenizer, source)
 
 
 def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTransformer:
@@ -56,8 +45,8 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
         raise ConfigError(f"no folder {pretrained} to begin from; name a run's model")
     if pretrained is not None and (pretrained / "modules.json").is_file():
         towers = load_towers(pretrained)
-        if other := next(_differences(preset, towers), ""):
-            raise ConfigError(f"{pretrained} is of another model: {other}")
+        if differences := _differences(preset, towers):
+            raise ConfigError(f"{pretrained} is of another model: {differences[0]}")
         return towers.float()
     if pretrained is not None and not model.use_plugin:
         raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
@@ -67,9 +56,7 @@ def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTrans
     if pretrained:
         # The paper's document encoder is BERT, without the embeddings that pretraining moved.
         source, more["document_encoder"] = str(pretrained), None if model.is_shared else base
-    with _named(source):
-        # Weights stored in half precision would be trained in it.
-        return build_towers(source, config, **more).float()
+    return build_towers(source, config, **more).float()
 
 
 def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:
@@ -96,54 +83,42 @@ def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:
             part.get_input_embeddings().requires_grad_(False)
 
 
-def _differences(preset: Preset, towers: SentenceTransformer) -> Iterator[str]:
-    encoder = query_encoder(towers)
-    for name, actual in asdict(settings_of(towers)).items():
-        wanted = getattr(preset.model, name)
-        if actual != wanted:
-            yield f"its {name} is {actual}, not {wanted}; --set model.{name}={actual} takes it"
-    plugin = encoder.config.boolattn_config if isinstance(encoder, BoolBertModel) else None
-    wanted_plugin = preset.plugin if preset.model.use_plugin else None
-    if (plugin is None) != (wanted_plugin is None):
-        yield f"it has {'a' if plugin else 'no'} plug-in; --set model.use_plugin says which"
-    elif plugin != wanted_plugin:
-        yield "its plug-in has other settings"
-    source = torch_source(preset.model.encoder)
-    # An encoder that is not on disk is not needed, and not compared.
-    if Path(source).is_dir():
+def _differences(preset: Preset, towers: SentenceTransformer) -> list[str]:
+    encoder, model = query_encoder(towers), preset.model
+    actual = asdict(settings_of(towers)) | {"use_plugin": isinstance(encoder, BoolBertModel)}
+    differences = [
+        f"its {name} is {value}, not {getattr(model, name)}; --set model.{name}={value} takes it"
+        for name, value in actual.items()
+        if value != getattr(model, name)
+    ]
+    if isinstance(encoder, BoolBertModel) and encoder.config.boolattn_config != preset.plugin:
+        differences.append("its plug-in has other settings")
+    source = torch_source(model.encoder)
+    if Path(source).is_dir():  # one that is not on disk is not needed, and not compared
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         for name in _SHAPE:
-            actual = getattr(_backbone(towers).config, name, None)
-            wanted = getattr(config, name, None)
-            if actual != wanted:
-                yield f"its encoder has {name} {actual}, and {preset.model.encoder} {wanted}"
+            here, there = (getattr(c, name, None) for c in (_backbone(towers).config, config))
+            if here != there:
+                differences.append(f"its encoder has {name} {here}, and {model.encoder} {there}")
+    return differences
 
 
-def average(base: str, models: Sequence[tuple[Path, float]]) -> SentenceTransformer:
-    """Return ``base + Σ share · (model - base)``; all but the encoder is the first model's.
+def average(base: str, model: Path, share: float) -> SentenceTransformer:
+    """Return the model with the weights ``base + share · (model - base)`` of its encoder.
 
-    A model half-way back to its base keeps more of what the base knows of other domains.
-
-    Args:
-        base: Folder or hub name of the encoder that all models were trained from.
-        models: Folders of towers with shared weights, and the share of each.
+    A model half-way back to its base keeps more of what the base knows of other domains. ``base``
+    is the folder or hub name of the encoder that it was trained from.
     """
-    if not models:
-        raise ConfigError("name at least one model to average with its base")
-    start = load_encoder(base)[0].state_dict()
-    total = {name: value.clone() for name, value in start.items()}
-    trained = [load_towers(folder, device="cpu") for folder, _ in models]
-    for towers, (folder, share) in zip(trained, models, strict=True):
-        if not settings_of(towers).is_shared:
-            raise ConfigError(f"{folder} has towers with different weights; average shared ones")
-        weights = _backbone(towers).state_dict()
-        if {n: v.shape for n, v in weights.items()} != {n: v.shape for n, v in start.items()}:
-            raise ConfigError(f"{folder} was not trained from {base}: its encoder differs")
-        for name, value in weights.items():
-            if value.is_floating_point():
-                total[name] += share * (value - start[name])
-    _backbone(trained[0]).load_state_dict(total)
-    return trained[0]
+    start, towers = load_encoder(base)[0].state_dict(), load_towers(model, device="cpu")
+    if not settings_of(towers).is_shared:
+        raise ConfigError(f"{model} has towers with different weights; average shared ones")
+    weights = _backbone(towers).state_dict()
+    if {n: v.shape for n, v in weights.items()} != {n: v.shape for n, v in start.items()}:
+        raise ConfigError(f"{model} was not trained from {base}: its encoder differs")
+    for name, value in weights.items():
+        if value.is_floating_point():
+            value.copy_(start[name] + share * (value - start[name]))
+    return towers
 
 
 def _backbone(towers: SentenceTransformer) -> PreTrainedModel:

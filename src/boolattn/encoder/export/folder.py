@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.checksums import SUMS
+from boolattn.encoder.document_encoder import document_prompt
 from boolattn.encoder.export.graphs import TEXTS, TowerGraph, tower_graphs, write_graph
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.towers import settings_of
 from boolattn.encoders.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
-from boolattn.encoders.onnx_encoder import OnnxEncoder
-from boolattn.encoders.onnx_storage import (
+from boolattn.encoders.onnx_encoder import (
     DOCUMENT,
     MANIFEST,
     OPERAND,
     QUERY,
     TOKENIZER,
+    OnnxEncoder,
     OnnxManifest,
 )
 from boolattn.errors import ConfigError
@@ -104,21 +105,17 @@ class _Export:
     def add(self, name: str, graph: TowerGraph) -> None:
         """Trace a graph, round its weights, and collect its tensors."""
         from boolattn.encoder.export import quantisation
+        from boolattn.encoder.export.quantisation import content
 
-        plain, rounded, fused = (self.scratch / f"{name}.{k}.onnx" for k in ("f", "q", "o"))
-        write_graph(graph, plain)
+        traced, fused = (self.scratch / f"{name}.{kind}.onnx" for kind in ("traced", "fused"))
+        write_graph(graph, traced)
         self._inputs = graph.input_names
-        model, content = quantisation.read_graph(plain), quantisation.content
-        before = quantisation.initialisers(model)
-        axes = quantisation.quantise_graph(model, rounded) if self.int8 else {}
-        source = str(rounded) if self.int8 else model.SerializeToString()
-        final = quantisation.optimise_graph(source, fused)
+        final, before, axes = quantisation.finish_graph(traced, fused, is_rounded=self.int8)
         values = quantisation.initialisers(final)
         places: dict[str, str] = {}
         for key, value in values.items():
             if value.nbytes >= quantisation.MIN_BYTES:
-                same = content(value)
-                places[key] = self._keys.setdefault(same, f"{name}.{key}")
+                places[key] = self._keys.setdefault(content(value), f"{name}.{key}")
                 self._tensors.setdefault(places[key], value)
         self._graphs[name] = (final, places)
         for key, value in before.items():
@@ -181,8 +178,6 @@ class _Export:
             lengths = (settings.query_length, settings.document_length)
         except ConfigError:
             lengths = (int(towers.max_seq_length or 512),) * 2
-        prompts = {name: text or "" for name, text in towers.prompts.items()}
-        names = [name for name in (DOCUMENT, "passage", "corpus") if name in prompts]
         files = {
             task: f"{task if task in self._graphs else DOCUMENT}.onnx"
             for task in (QUERY, OPERAND, DOCUMENT)
@@ -193,8 +188,8 @@ class _Export:
             similarity=encoder.similarity,
             query_length=lengths[0],
             document_length=lengths[1],
-            query_prompt=prompts.get(QUERY, ""),
-            document_prompt=prompts[names[0]] if names else "",
+            query_prompt=towers.prompts.get(QUERY) or "",
+            document_prompt=document_prompt(towers),
             gate=encoder.gate,
             inputs=tuple(self._inputs),
             graphs=files,

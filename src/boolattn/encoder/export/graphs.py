@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoders.onnx_encoder import VECTORS
-from boolattn.encoders.onnx_storage import DOCUMENT, OPERAND, QUERY
+from boolattn.encoders.onnx_encoder import DOCUMENT, OPERAND, QUERY, VECTORS
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from boolattn.checksums import file_sum, write_manifest
 from boolattn.encoder.export.graphs import TEXTS, trace
-from boolattn.encoder.parser import SETTINGS, TOKENIZER, ParserModel
+from boolattn.encoder.parser import MAX_TOKENS, SETTINGS, TOKENIZER, ParserModel
 from boolattn.encoders.int8 import quantise, read_tensors
 from boolattn.errors import DataError
 from boolattn.files import atomic_folder, require, scratch_folder
@@ -46,7 +46,7 @@ class ParserGraph(nn.Module):
         super().__init__()
         self.model = model
         positions = model.encoder.embeddings.position_embeddings
-        positions.weight = nn.Parameter(positions.weight[: model.config.max_tokens].clone())
+        positions.weight = nn.Parameter(positions.weight[:MAX_TOKENS].clone())
 
     def forward(self, words: Tensor) -> tuple[Tensor, ...]:
         """Return the logits; the shape of the vectors is ``(1, tokens, hidden)``."""
@@ -70,7 +70,7 @@ def export_parser(
         texts: Compared in both backends.
     """
     require("export", ("onnx", "onnxscript"), "train")
-    from boolattn.encoder.export.quantisation import optimise_graph, quantise_graph, read_graph
+    from boolattn.encoder.export.quantisation import finish_graph
 
     source, target = Path(source), Path(target)
     model = ParserModel.load(source)
@@ -82,10 +82,9 @@ def export_parser(
         atomic_folder(target, replace=True, marker=MANIFEST) as draft,
         scratch_folder() as scratch,
     ):
-        plain, rounded = scratch / "plain.onnx", scratch / "rounded.onnx"
-        trace(ParserGraph(model), (torch.zeros(1, 8, table.shape[1]),), (1,), plain)
-        quantise_graph(read_graph(plain), rounded)
-        optimise_graph(str(rounded), draft / GRAPH)
+        example = (torch.zeros(1, 8, table.shape[1]),)
+        trace(ParserGraph(model), example, (1,), scratch / GRAPH)
+        finish_graph(scratch / GRAPH, draft / GRAPH)
         if "table" not in shared:
             save_file({"values": values, "scales": scales}, draft / ParserManifest.table)
         if "tokenizer" not in shared:
@@ -93,7 +92,7 @@ def export_parser(
         manifest = replace(
             ParserManifest(),
             **shared,  # type: ignore[arg-type]  # names of texts
-            max_tokens=model.config.max_tokens,
+            max_tokens=MAX_TOKENS,
             threshold=settings["threshold"],
             files={path.name: file_sum(path) for path in sorted(draft.iterdir())},
             report=settings["report"],

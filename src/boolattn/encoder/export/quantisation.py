@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+from onnx.external_data_helper import set_external_data
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from boolattn.encoder.export.graphs import quiet
@@ -42,11 +43,27 @@ def content(array: Array) -> str:
     return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
-def read_graph(path: Path) -> onnx.ModelProto:
-    """Read a graph without the sizes that the exporter noted, some of them wrong."""
-    model = onnx.load(path)
-    del model.graph.value_info[:]
-    return model
+def finish_graph(
+    traced: Path, target: Path, *, is_rounded: bool = True
+) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, int]]:
+    """Round a traced graph to 7 bits, and let onnxruntime fuse operators, so that no start has to.
+
+    Returns the graph, its tensors before, and the axis of the scales of each rounded tensor. A
+    rounded tensor ``w`` becomes ``w_quantized``, ``w_scale`` and ``w_zero_point``.
+    """
+    model = onnx.load(traced)
+    del model.graph.value_info[:]  # sizes that the exporter noted, some of them wrong
+    values = initialisers(model)
+    axes = _quantise_graph(model, values, traced) if is_rounded else {}
+    if not is_rounded:
+        onnx.save(model, traced)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(target)
+    options.log_severity_level = 3
+    providers = ["CPUExecutionProvider"]
+    ort.InferenceSession(str(traced), options, providers, disabled_optimizers=SLOW_FUSIONS)
+    return onnx.load(target), values, axes
 
 
 def initialisers(model: onnx.ModelProto) -> dict[str, Array]:
@@ -54,12 +71,7 @@ def initialisers(model: onnx.ModelProto) -> dict[str, Array]:
     return {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
 
 
-def quantise_graph(model: onnx.ModelProto, path: Path) -> dict[str, int]:
-    """Write a graph with 7-bit weights; return the axis of the scales of each rounded tensor.
-
-    A rounded tensor ``w`` becomes ``w_quantized``, ``w_scale`` and ``w_zero_point``.
-    """
-    values = initialisers(model)
+def _quantise_graph(model: onnx.ModelProto, values: dict[str, Array], path: Path) -> dict[str, int]:
     axes: dict[str, int] = {}
     chosen = []
     for node in list(model.graph.node):
@@ -145,24 +157,9 @@ def _quantise_lookup(model: onnx.ModelProto, node: onnx.NodeProto, table: Array)
         graph.initializer.remove(old)
 
 
-def optimise_graph(source: str | bytes, target: Path) -> onnx.ModelProto:
-    """Let onnxruntime fuse operators once, so that no start has to; a file's name, or a graph."""
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.optimized_model_filepath = str(target)
-    options.log_severity_level = 3
-    ort.InferenceSession(
-        source, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOW_FUSIONS
-    )
-    return onnx.load(target)
-
-
 def refer(tensor: onnx.TensorProto, location: tuple[str, int, int]) -> None:
     """Replace a tensor's values by a reference to a file, an offset and a length."""
+    # Values may be in a field of their type.
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    set_external_data(tensor, *location)
     tensor.ClearField("raw_data")
-    tensor.ClearField("float_data")
-    tensor.ClearField("int32_data")
-    tensor.ClearField("int64_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    for key, value in zip(("location", "offset", "length"), location, strict=True):
-        tensor.external_data.add(key=key, value=str(value))

@@ -14,7 +14,6 @@ import torch
 from torch.utils.data import Dataset
 
 from boolattn.errors import DataError
-from boolattn.query.tree import OPERATORS, Operator
 from boolattn.training.batches.tokens import Features, Tokens
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Query
-    from boolattn.training.batches.sentences import ScopeSentences
+    from boolattn.training.batches.tokens import ScopeSentences
     from boolattn.training.settings import TrainSettings
 
 #: Purposes of random generators, so that no two share draws.
@@ -36,7 +35,7 @@ class TrainingExample:
 
     id: str
     text: str
-    operators: tuple[int, ...]  # 0 or 1 for AND, OR and NOT, from the query's template
+    operators: Sequence[str]  # From the query's template
     gold: tuple[int, ...]
     answers: frozenset[int]  # What is no negative: the relevant and the undecided documents
     pools: tuple[tuple[int, ...], ...] = ()  # Excluded and partly matching documents
@@ -51,40 +50,41 @@ def make_examples(
 ) -> list[TrainingExample]:
     """Turn queries into examples; those without a relevant document are left out.
 
-    ``rows`` are by document id, ``rankings`` (another engine's, best first) by query id.
+    ``rows`` are by document id, ``rankings`` (another engine's, best first, -1 after the last) by
+    query id.
     """
+
+    def known(ids: Iterable[str]) -> tuple[int, ...]:
+        return tuple(sorted(rows[name] for name in ids if name in rows))
+
     examples = []
     for query in queries:
-        if not (gold := _rows(query.gold, rows)):
+        if not (gold := known(query.gold)):
             continue
-        answers = frozenset(gold).union(_rows(query.undecided, rows))
-        pools = (_rows(query.excluded, rows), _rows(query.partial, rows))
+        answers = frozenset(gold).union(known(query.undecided))
+        pools = (known(query.excluded), known(query.partial))
         ranked = (rankings or {}).get(query.id, ())
         examples.append(
             TrainingExample(
                 id=query.id,
                 text=query.text,
-                operators=tuple(int(operator in query.operators) for operator in OPERATORS),
+                operators=query.operators,
                 gold=gold,
                 answers=answers,
                 pools=tuple(pool for pool in pools if pool),
-                ranked=tuple(row for row in ranked if row not in answers),
+                ranked=tuple(row for row in ranked if row >= 0 and row not in answers),
                 domain=query.domain,
             )
         )
     return examples
 
 
-def _rows(ids: Iterable[str], rows: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(sorted(rows[name] for name in ids if name in rows))
-
-
 @dataclass(frozen=True, slots=True)
 class TrainingBatch:
     """The batch of one step, of all processes."""
 
-    step: int  # Counted from 0 over the run
-    examples: tuple[TrainingExample, ...]
+    rows: Sequence[int]  # Numbers of the examples
+    examples: Sequence[TrainingExample]
     #: Each query's positive, then its negatives. Shape ``(queries, 1 + negatives)``.
     documents: NDArray[np.int64]
 
@@ -94,13 +94,12 @@ class TrainingBatch:
         Those are all relevant ones but the query's own positive. Other queries' documents are
         negatives. Shape ``(end - start, queries * (1 + negatives))``.
         """
-        n_own = self.documents.shape[1]
         flat = self.documents.ravel().tolist()
         blocked = np.zeros((end - start, len(flat)), dtype=np.bool_)
         for row, index in enumerate(range(start, end)):
             answers = self.examples[index].answers
             blocked[row] = [document in answers for document in flat]
-            blocked[row, index * n_own] = False
+            blocked[row, index * self.documents.shape[1]] = False
         return blocked
 
 
@@ -118,21 +117,19 @@ class Sampler:
         settings: TrainSettings,
         domains: Sequence[str] | None = None,
     ) -> None:
-        self.settings = settings
-        self.n_documents = n_documents
+        self.settings, self._has_domains = settings, domains is not None
         self._epoch: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
-        self._domains = [example.domain for example in examples] if domains else []
-        self._rows = {
-            name: np.flatnonzero(np.array(domains) == name) for name in set(self._domains)
-        }
+        names = np.array(domains or [""] * n_documents)
+        self._rows = {name: np.flatnonzero(names == name) for name in set(names.tolist())}
         # A query for which nearly every document is relevant has too few negatives.
-        self.examples = [e for e in examples if len(e.answers) <= self._most(e)]
+        self.examples = [
+            e for e in examples if len(e.answers) <= len(self._near(e)) - settings.n_negatives
+        ]
         if not self.examples:
             raise DataError(
                 f"no usable query among {len(examples)}: each needs a relevant document in the "
                 f"corpus of {n_documents}, and {settings.n_negatives} that are not relevant"
             )
-        self._domains = [example.domain for example in self.examples] if domains else []
         self.steps_per_epoch = len(self._order(0)) // settings.batch_size
         self.n_steps = settings.n_steps(self.steps_per_epoch)
 
@@ -140,18 +137,15 @@ class Sampler:
         """Draw the batch of a step."""
         epoch, position = divmod(step, self.steps_per_epoch)
         size = self.settings.batch_size
-        chosen = self._order(epoch)[position * size : (position + 1) * size]
-        examples = tuple(self.examples[index] for index in chosen)
-        drawn = [
-            self._draw(example, [self.settings.seed, _DRAW, epoch, position, int(index)])
-            for example, index in zip(examples, chosen, strict=True)
-        ]
-        return TrainingBatch(step, examples, np.array(drawn, dtype=np.int64))
+        rows = self._order(epoch)[position * size : (position + 1) * size].tolist()
+        key = [self.settings.seed, _DRAW, epoch, position]
+        drawn = [self._draw(self.examples[row], [*key, row]) for row in rows]
+        return TrainingBatch(rows, [self.examples[row] for row in rows], np.array(drawn, np.int64))
 
-    def _most(self, example: TrainingExample) -> int:
-        """Return how many answers leave enough negatives."""
-        rows = self._rows.get(example.domain)
-        return (self.n_documents if rows is None else len(rows)) - self.settings.n_negatives
+    def _near(self, example: TrainingExample) -> NDArray[np.int64]:
+        """Return the documents of an example's domain, or all."""
+        name = example.domain if self._has_domains else ""
+        return self._rows.get(name, np.zeros(0, np.int64))
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
         """Return the examples of an epoch, shuffled into whole batches.
@@ -162,93 +156,38 @@ class Sampler:
             return self._epoch[1]
         seed, size = [self.settings.seed, _ORDER, epoch], self.settings.batch_size
         order = np.random.default_rng(seed).permutation(len(self.examples))
-        names = np.array(self._domains or [""] * len(order))[order]
+        names = np.array([e.domain if self._has_domains else "" for e in self.examples])[order]
         batches: list[NDArray[np.int64]] = []
         for name in sorted(set(names.tolist())):
             members = order[names == name]
             whole = np.resize(members, max(1, len(members) // size) * size)
             batches += list(whole.reshape(-1, size))
-        if self._domains:
+        if self._has_domains:
             shuffled = np.random.default_rng([*seed, 1]).permutation(len(batches))
             batches = [batches[index] for index in shuffled]
         self._epoch = epoch, np.concatenate(batches)
         return self._epoch[1]
 
     def _draw(self, example: TrainingExample, key: list[int]) -> list[int]:
-        """Draw a positive and the negatives."""
-        rng = np.random.default_rng(key)
-        settings = self.settings
+        """Draw a positive and the negatives; a repeated draw is replaced by a random document."""
+        rng, settings = np.random.default_rng(key), self.settings
         if settings.positives == "fixed":
             first = np.random.default_rng([settings.seed, _FIXED, key[-1]])
             drawn = [int(first.choice(example.gold))]
         else:
             drawn = [example.gold[int(rng.integers(len(example.gold)))]]
-        for number in range(settings.n_logical if example.pools else 0):
-            pool = example.pools[number % len(example.pools)]
-            _add(drawn, pool[int(rng.integers(len(pool)))])
-        for _ in range(settings.n_bm25 if example.ranked else 0):
-            _add(drawn, example.ranked[int(rng.integers(len(example.ranked)))])
-        domain_rows = self._rows.get(example.domain)
+        n_logical = settings.n_logical if example.pools else 0
+        pools = [example.pools[number % len(example.pools)] for number in range(n_logical)]
+        pools += [example.ranked] * (settings.n_bm25 if example.ranked else 0)
+        for pool in pools:
+            if (document := pool[int(rng.integers(len(pool)))]) not in drawn:
+                drawn.append(document)
+        near = self._near(example)
         while len(drawn) <= settings.n_negatives:
-            n_documents = self.n_documents if domain_rows is None else len(domain_rows)
-            document = int(rng.integers(n_documents))
-            document = document if domain_rows is None else int(domain_rows[document])
-            if document not in example.answers:
-                _add(drawn, document)
+            document = int(near[rng.integers(len(near))])
+            if document not in example.answers and document not in drawn:
+                drawn.append(document)
         return drawn
-
-
-def _add(drawn: list[int], document: int) -> None:
-    """Add a document once; a repeated draw is replaced by a random document."""
-    if document not in drawn:
-        drawn.append(document)
-
-
-@dataclass(eq=False)
-class Collator:
-    """Turns the batch of a step into the share of one process."""
-
-    queries: Tokens
-    rows: dict[str, int]  # Row of each example's text in ``queries``, by example id
-    documents: Tokens
-    _: KW_ONLY
-    chunk: int = 64  # Documents encoded at once, padded; 0: all, without padding
-    operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
-    scoped: ScopeSentences | None = None  # Sentences whose scopes are supervised
-
-    def __call__(self, batch: TrainingBatch, process: int = 0, n_processes: int = 1) -> Features:
-        """Return a process's share of a batch.
-
-        Returns:
-            ``queries`` and ``documents`` (a list of batches, and ``places`` to undo their order)
-            for the encoders, ``targets`` and ``blocked`` for the loss over the whole batch, and
-            as many sentences with scopes, where these are supervised.
-        """
-        share = len(batch.examples) // n_processes
-        start, end = process * share, (process + 1) * share
-        documents, places = self.documents.chunks(
-            batch.documents[start:end].ravel().tolist(), self.chunk
-        )
-        blocked = batch.blocked(start, end)
-        scoped = {}
-        if self.scoped is not None:
-            scoped["scoped"] = self.scoped.features(share, batch.step, process)
-        return {
-            **scoped,
-            "queries": self._queries(batch.examples[start:end]),
-            "documents": documents,
-            "places": places,
-            "targets": torch.arange(start, end) * batch.documents.shape[1],
-            "blocked": torch.from_numpy(blocked),
-        }
-
-    def _queries(self, examples: Sequence[TrainingExample]) -> Features:
-        """Return queries, with oracle operator labels where the model takes them."""
-        queries = self.queries.features([self.rows[example.id] for example in examples])
-        if self.operators is not None:
-            labels = torch.tensor([example.operators for example in examples])
-            queries["operators"] = labels[:, label_columns(self.operators)]
-        return queries
 
 
 @dataclass(eq=False)
@@ -259,7 +198,12 @@ class Steps(Dataset[Features]):
     """
 
     sampler: Sampler
-    collator: Collator
+    queries: Tokens  # Of the sampler's examples
+    documents: Tokens
+    _: KW_ONLY
+    chunk: int = 64  # Documents encoded at once, padded; 0: all, without padding
+    operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
+    scoped: ScopeSentences | None = None  # Sentences whose scopes are supervised
     process: int = 0
     n_processes: int = 1
 
@@ -267,13 +211,31 @@ class Steps(Dataset[Features]):
         return self.sampler.n_steps
 
     def __getitem__(self, step: int) -> Features:
-        return self.collator(self.sampler.batch(step), self.process, self.n_processes)
+        """Return a process's share of a batch.
 
-
-def label_columns(operators: Sequence[str]) -> list[int]:
-    """Return which of the labels AND, OR, NOT a model with these experts takes.
-
-    >>> label_columns(("and", "not"))
-    [0, 2]
-    """
-    return [OPERATORS.index(Operator(name)) for name in operators]
+        Returns:
+            ``queries`` and ``documents`` (a list of batches, and ``places`` to undo their order)
+            for the encoders, ``targets`` and ``blocked`` for the loss over the whole batch, and
+            as many sentences with scopes, where these are supervised.
+        """
+        batch = self.sampler.batch(step)
+        share = len(batch.examples) // self.n_processes
+        start, end = self.process * share, (self.process + 1) * share
+        rows = batch.documents[start:end].ravel().tolist()
+        documents, places = self.documents.chunks(rows, self.chunk)
+        queries = self.queries.features(batch.rows[start:end])
+        if self.operators is not None:
+            used = [example.operators for example in batch.examples[start:end]]
+            labels = [[int(name in names) for name in self.operators] for names in used]
+            queries["operators"] = torch.tensor(labels)
+        scoped = {}
+        if self.scoped is not None:
+            scoped["scoped"] = self.scoped.features(share, step, self.process)
+        return {
+            **scoped,
+            "queries": queries,
+            "documents": documents,
+            "places": places,
+            "targets": torch.arange(start, end) * batch.documents.shape[1],
+            "blocked": torch.from_numpy(batch.blocked(start, end)),
+        }

@@ -1,25 +1,38 @@
-"""Texts as token ids, tokenised once, and padded into batches."""
+"""Texts as token ids, padded into batches; Boolean sentences with the labels of their tokens."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from boolattn.encoder.packed import pack
+from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate, generate_triplets
+from boolattn.data.setbert import label_setbert, read_setbert
+from boolattn.errors import ConfigError, MissingDataError
+from boolattn.query.parsed_query import span_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
-    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
+
+    from boolattn.data.sentences import Sentence, Triplet
+    from boolattn.training.settings import Preset, PretrainSettings
 
 Features = dict[str, Any]
 
 _TEXTS_AT_ONCE = 4096
+#: Tokens of a sentence, at most, and the purpose of the random generator that draws sentences.
+_LENGTH, _SCOPES = 128, 13
+#: Batches without padding are filled up to a multiple of so many tokens, so that few CUDA graphs
+#: serve all, with so many texts, some of them empty.
+MULTIPLE, N_FILLERS = 1024, 4
 
 
 def pad(rows: Sequence[Tensor], value: float = 0) -> tuple[Tensor, Tensor]:
@@ -33,6 +46,22 @@ def pad(rows: Sequence[Tensor], value: float = 0) -> tuple[Tensor, Tensor]:
     return padded, mask.long().to(padded.device)
 
 
+def pack(texts: Sequence[NDArray[np.int32]], pad: int) -> dict[str, Tensor]:
+    """Lay token ids end to end: ``input_ids`` and the ``starts`` of texts, with the end.
+
+    >>> found = pack([np.array([101, 7, 102]), np.array([101, 102])], pad=0)
+    >>> found["input_ids"].shape, found["starts"].tolist()
+    (torch.Size([1024]), [0, 3, 5, 261, 517, 773, 1024])
+    """
+    ends = np.cumsum([len(text) for text in texts])
+    n_tokens = -(-int(ends[-1]) // MULTIPLE) * MULTIPLE
+    fillers = ends[-1] + MULTIPLE // N_FILLERS * np.arange(1, N_FILLERS + 1)
+    ids = np.full(n_tokens, pad, dtype=np.int64)
+    ids[: ends[-1]] = np.concatenate(texts)
+    starts = np.concatenate([[0], ends, np.minimum(fillers, n_tokens)]).astype(np.int32)
+    return {"input_ids": torch.from_numpy(ids), "starts": torch.from_numpy(starts)}
+
+
 class Padding:
     """Pads token ids into what an encoder takes."""
 
@@ -40,9 +69,9 @@ class Padding:
         self.token = int(tokenizer.pad_token_id or 0)
         self.has_types = "token_type_ids" in tokenizer.model_input_names
 
-    def __call__(self, rows: Sequence[NDArray[np.int32]]) -> Features:
+    def __call__(self, rows: Sequence[Any]) -> Features:
         """Return one batch, each tensor ``(texts, tokens)``."""
-        ids, mask = pad([torch.from_numpy(row) for row in rows], self.token)
+        ids, mask = pad([torch.as_tensor(row) for row in rows], self.token)
         features = {"input_ids": ids.long(), "attention_mask": mask}
         if self.has_types:
             features["token_type_ids"] = torch.zeros_like(features["input_ids"])
@@ -100,3 +129,114 @@ class Tokens:
     def _get(self, rows: Sequence[int]) -> list[NDArray[np.int32]]:
         self.fill(rows)
         return [ids for row in rows if (ids := self._ids[row]) is not None]
+
+
+@dataclass(frozen=True)
+class PretrainingSet:
+    """What auxiliary pretraining trains and is evaluated on."""
+
+    sentences: Sequence[Sentence]
+    triplets: Sequence[Triplet]  # Empty where their loss does not count
+    held_out: Mapping[str, Sequence[Sentence]]  # Sentences to evaluate on, by name
+
+    @classmethod
+    def generated(cls, settings: PretrainSettings) -> PretrainingSet:
+        """Generate all; evaluate on seen and on unseen wordings."""
+        n, seed, n_held_out = settings.n_sentences, settings.seed, settings.n_held_out
+        mixture = Mixture(varied=settings.varied_share)
+        return cls(
+            [*generate(n, seed, mixture)],
+            [*generate_triplets(n, seed)] if settings.triplet_weight else [],
+            {
+                name: [*generate(n_held_out, seed + HELD_OUT_SEED, Mixture(unseen=unseen))]
+                for name, unseen in (("held_out", False), ("unseen", True))
+                if n_held_out
+            },
+        )
+
+    @classmethod
+    def setbert(cls, folder: Path, settings: PretrainSettings) -> PretrainingSet:
+        """Read SetBERT's sentences, which have no scopes; evaluate on some of its test split."""
+        if settings.scope_weight:
+            raise ConfigError("SetBERT's sentences have no scopes; set pretrain.scope_weight=0")
+        rows = list(label_setbert(read_setbert(folder), settings.seed))
+        test = list(label_setbert(read_setbert(folder, "test"), settings.seed))
+        order = np.random.default_rng(settings.seed).permutation(len(test))
+        triplets = [triplet for _, triplet in rows if triplet and settings.triplet_weight]
+        sentences = [sentence for sentence, _ in rows]
+        chosen = [test[index][0] for index in order[: settings.n_held_out]]
+        return cls(sentences, triplets, {"held_out": chosen} if chosen else {})
+
+
+class SentenceBatch(NamedTuple):
+    """Sentences as tensors, with their labels: 0 or 1."""
+
+    features: dict[str, Tensor]  # What the encoder takes, each ``(batch, tokens)``
+    cues: Tensor  # Shape ``(batch, operators, tokens)``
+    scopes: Tensor  # Same shape
+    operators: Tensor  # Shape ``(batch, operators)``
+
+    @property
+    def mask(self) -> Tensor:
+        """1 for tokens, 0 for padding. Shape ``(batch, tokens)``."""
+        return self.features["attention_mask"]
+
+
+class LabelledSentences:
+    """Sentences, tokenised by a fast tokenizer, with the labels of their tokens."""
+
+    def __init__(
+        self,
+        sentences: Sequence[Sentence],
+        tokenizer: PreTrainedTokenizerBase,
+        operators: Sequence[str],
+    ) -> None:
+        self.sentences, self.operators = sentences, operators
+        self._padding = Padding(tokenizer)
+        options = {"truncation": True, "max_length": _LENGTH, "return_offsets_mapping": True}
+        texts = [sentence.text for sentence in sentences]
+        self._encoded: Any = tokenizer(texts, **options) if texts else {}
+        self._labels: dict[int, Tensor] = {}
+
+    def batch(self, rows: Sequence[int]) -> SentenceBatch:
+        """Return some sentences as one padded batch."""
+        labels = pad([self._label(row) for row in rows])[0]
+        cues, scopes = labels.float().permute(2, 0, 3, 1)
+        used = [self.sentences[row].operators for row in rows]
+        operators = torch.tensor([[float(name in u) for name in self.operators] for u in used])
+        features = self._padding([self._encoded["input_ids"][row] for row in rows])
+        return SentenceBatch(features, cues.contiguous(), scopes.contiguous(), operators)
+
+    def _label(self, row: int) -> Tensor:
+        """Map character spans to tokens, once. Shape ``(tokens, cue or scope, operators)``."""
+        if row not in self._labels:
+            sentence, offsets = self.sentences[row], self._encoded["offset_mapping"][row]
+            labels = []
+            for name in self.operators:
+                cues = [(cue.start, cue.end) for cue in sentence.cues if cue.operator == name]
+                scoped = (scope for scope in sentence.scopes if scope.operator == name)
+                scopes = [span for scope in scoped for span in scope.spans]
+                labels.append([span_labels(s, offsets, sentence.text) for s in (cues, scopes)])
+            self._labels[row] = torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
+        return self._labels[row]
+
+
+class ScopeSentences:
+    """Sentences whose scopes are supervised while retrieval is trained."""
+
+    def __init__(self, preset: Preset, tokenizer: PreTrainedTokenizerBase) -> None:
+        mixture = Mixture(varied=preset.pretrain.varied_share)
+        self.seed = preset.train.seed
+        try:
+            every = generate(preset.pretrain.n_sentences, self.seed, mixture)
+        except MissingDataError as error:
+            raise ConfigError(f"{error}; or train without: train.scope_weight=0") from error
+        experts = preset.plugin.operators
+        used = [sentence for sentence in every if set(sentence.operators) & set(experts)]
+        self.labelled = LabelledSentences(used, tokenizer, experts)
+
+    def features(self, n: int, step: int, process: int) -> Features:
+        """Draw a step's sentences: what the encoder takes, operator labels and scopes."""
+        rng = np.random.default_rng([self.seed, _SCOPES, step, process])
+        part = self.labelled.batch(rng.integers(len(self.labelled.sentences), size=n).tolist())
+        return {**part.features, "operators": part.operators, "scopes": part.scopes}

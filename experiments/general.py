@@ -159,3 +159,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         queries += part[1]
         print(f"{name}: {len(part[0])} documents, {len(part[1])} queries")
     write_beir(arguments.out, documents, {"train": queries})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""The general model: its training data."""

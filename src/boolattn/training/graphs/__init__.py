@@ -1,1 +1,0 @@
-"""CUDA graphs of the towers' forward and backward passes."""
