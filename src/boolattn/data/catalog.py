@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from boolattn.data.beir import read_beir
 from boolattn.data.boolquestions import load_boolquestions
-from boolattn.data.built import domains, taxa
+from boolattn.data.built import FORMATS, WORDINGS_SHA256, load_domains, load_taxa
 from boolattn.data.pairs import read_pairs
 from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.tables import package_table
@@ -113,14 +113,13 @@ def _open_built(name: str, options: DataOptions) -> Dataset:
     if options.folder is None and not folder.is_dir():
         build_benchmark(name, folder, options)
     if name == "taxa":
-        return taxa.load(folder).dataset()
-    return domains.load(folder).dataset(options.only, training=options.training)
+        return load_taxa(folder)
+    return load_domains(folder, options.only, training=options.training)
 
 
 def built_folder(name: str, options: DataOptions) -> Path:
     """Return the cache folder of taxa or domains; its name changes with the wordings."""
-    module = {"taxa": taxa, "domains": domains}[name]
-    words = (module.FORMAT, options.size, *options.only, module.WORDINGS_SHA256[:8])
+    words = (FORMATS[name], options.size, *options.only, WORDINGS_SHA256[name][:8])
     return cache_folder() / "-".join(words)
 
 
