@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.errors import ConfigError
-from boolattn.plugin.families import family_of
+from boolattn.plugin.backend import family_of
 from boolattn.plugin.install import install
 from boolattn.plugin.storage import SHIPPED, load_shipped
 from boolattn.plugin.vocabulary import lexicon_gate

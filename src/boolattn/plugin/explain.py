@@ -10,7 +10,7 @@ import torch
 
 from boolattn.files import require
 from boolattn.plugin import plugin_of, recording
-from boolattn.plugin.families import family_of
+from boolattn.plugin.backend import family_of
 from boolattn.settings import checked
 
 if TYPE_CHECKING:

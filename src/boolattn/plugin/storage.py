@@ -18,12 +18,12 @@ from safetensors.torch import save_file
 from transformers import AutoModel
 from transformers.utils.hub import cached_file
 
-from boolattn.attention.config import OLDER, BoolAttnConfig
+from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.checksums import write_sums
 from boolattn.errors import ConfigError, PluginMismatchError
 from boolattn.files import atomic_folder
-from boolattn.plugin.families import family_of
+from boolattn.plugin.backend import family_of
 from boolattn.plugin.install import NAME, detach, install, plugin_of
 from boolattn.plugin.strict import check_loaded, strict_loading
 from boolattn.settings import build, checked
@@ -90,7 +90,7 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
             raise PluginMismatchError(
                 f"{path} was saved for an encoder with {name} {saved}; this one has {actual}"
             )
-    config = saved_config(header["config"], source=str(path))
+    config = build(BoolAttnConfig, header["config"], source=str(path))
     lexicon = None
     if config.gate == "lexicon":
         buffers = [tensors.get(f"gate.{name}") for name in ("cues", "owners", "word_flags")]
@@ -121,11 +121,6 @@ def load_shipped(encoder: PreTrainedModel) -> BoolAttn:
         f"no shipped plug-in was trained for this encoder, only for "
         f"{' and '.join(folder.name for folder in folders)}; attach an untrained one and train it"
     )
-
-
-def saved_config(values: Mapping[str, Any], *, source: str) -> BoolAttnConfig:
-    """Build settings from a file; what files of older versions lack is as it was then."""
-    return build(BoolAttnConfig, OLDER | dict(values), source=source)
 
 
 def refuse_adapters(model: nn.Module) -> None:
@@ -228,8 +223,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     written = header.get("format") if isinstance(header, dict) else None
     if written != FORMAT or not isinstance(header.get("config"), dict):
         raise PluginMismatchError(f"{path} has format {written}; this version reads {FORMAT}")
-    # Files of older versions have no sum.
-    if header.get("sha256", digest := _sum(tensors)) != digest:
+    if header.get("sha256") != _sum(tensors):
         raise PluginMismatchError(f"{path} is damaged: its checksum differs; copy it again")
     return header, tensors
 
