@@ -67,10 +67,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
         is_right = all(isinstance(text, str) for pair in sums for text in pair)
     except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({_reason(error)}); {DAMAGED}") from error
-    # Parsers exported before checksums existed have none.
-    if not is_right or (checksum is None and path.name != "parser.json"):
+    if not is_right:
         raise DataError(f"{path} is damaged: it is no manifest; {DAMAGED}")
-    if checksum is not None and checksum != _checksum(values):
+    if checksum != _checksum(values):
         raise DataError(f"{path} was changed: its checksum differs; {DAMAGED}")
     return dict(values)
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from boolattn.cli import app
-from boolattn.data.pairs import read_pairs
+from boolattn.data.beir import read_pairs
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation import domains, figures

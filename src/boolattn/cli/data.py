@@ -34,12 +34,12 @@ def list_(as_json: AsJson = False) -> None:
     from boolattn.data.catalog import CATALOG
 
     if as_json:
-        print_json([asdict(entry) for entry in CATALOG.values()])
+        print_json(list(CATALOG.values()))
         return
     table = Table("name", "content (source)", "size (licence)", box=SIMPLE, pad_edge=False)
     for entry in CATALOG.values():
-        content = f"{entry.summary}\n({entry.source})"
-        table.add_row(entry.name, content, f"{entry.size}\n({entry.licence})")
+        content = f"{entry['summary']}\n({entry['source']})"
+        table.add_row(entry["name"], content, f"{entry['size']}\n({entry['licence']})")
         table.add_section()
     console().print(table)
 
@@ -61,14 +61,14 @@ def build(  # noqa: PLR0913 - options of a command line
     from boolattn.jsonl import write_jsonl
 
     options = catalog.DataOptions(folder=folder, size=size, seed=seed, tell=note)
-    kind = catalog.find_entry(name).kind
+    catalog.check_name(name)
     if name in ("taxa", "domains"):
         options = replace(options, only=tuple(only or ()) if name == "domains" else ())
         out = out or catalog.built_folder(name, options)
         catalog.build_benchmark(name, out, options)
     elif out is None:
         raise ConfigError(f"no output given for {name}: add --out FOLDER")
-    elif kind == "sentences":
+    elif name == "sentences":
         write_jsonl(out, map(asdict, generate(n, seed)))
     else:
         data = catalog.open_dataset(name, options)
