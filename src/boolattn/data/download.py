@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -15,7 +16,6 @@ from boolattn.errors import DataError, MissingDataError
 if TYPE_CHECKING:
     from pathlib import Path
 
-_CHUNK = 1 << 18
 _TIMEOUT_S = 30.0
 
 
@@ -63,19 +63,14 @@ def fetch(url: str, target: Path, *, sha256: str = "") -> Path:
 
 def _transfer(url: str, draft: Path) -> None:
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+    from rich.progress import wrap_file
 
-    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
     request = urllib.request.Request(url, headers={"User-Agent": "boolattn"})
-    with (
-        urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response,  # nosec B310
-        Progress(*columns, console=Console(stderr=True), transient=True) as bar,
-        draft.open("wb") as handle,
-    ):
-        task = bar.add_task("", total=response.length)
-        while chunk := response.read(_CHUNK):
-            handle.write(chunk)
-            bar.advance(task, len(chunk))
+    with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # nosec B310
+        n_bytes, screen = response.length or 0, Console(stderr=True)
+        bar = wrap_file(response, n_bytes, description="", console=screen, transient=True)
+        with bar as body, draft.open("wb") as handle:
+            shutil.copyfileobj(body, handle)
         if response.length:  # what is left of the announced length
             raise http.client.IncompleteRead(b"", response.length)
 

@@ -12,14 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from boolattn.checksums import file_sum, verify, write_sums
+from boolattn.checksums import check_folder, file_sum, verify, write_sums
 from boolattn.encoders.base import Encoder
 from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint
 from boolattn.encoders.int8 import fill_weights, write_torch
 from boolattn.encoders.onnx_storage import MANIFEST, TOKENIZER, is_onnx_folder, read_onnx_manifest
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
-from boolattn.model_folder import check_folder
 from boolattn.settings import checked
 
 SHIPPED, MINILM = "shipped", "minilm"

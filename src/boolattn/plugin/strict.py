@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import transformers
 from transformers.utils import logging
 
+from boolattn.checksums import CONFIG, check_folder, parts_of
 from boolattn.errors import BoolattnError, DataError
-from boolattn.model_folder import CONFIG, check_folder, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
