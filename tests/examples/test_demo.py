@@ -138,12 +138,16 @@ def test_chosen_queries_are_distinct():
 def test_explain_as_json(tiny_encoder, tokenizer, tmp_path):
     figure, folder = tmp_path / "why.png", tmp_path / "model"
     words = ["explain", "moths but not bees", "--json", "--figure", str(figure)]
-    config = BoolAttnConfig(gate="lexicon", rank=16)
-    save_towers(build_towers(minilm_folder(), config), folder)
-    for model in ([], ["--model", str(folder)]):
+    config = BoolAttnConfig(gate="lexicon", rank=4)
+    save_towers(build_towers(tiny_encoder(), config, tokenizer=tokenizer), folder)
+    pieces = tokenizer.tokenize("moths but not bees")
+    for model, expected in (
+        ([], ["moths", "but", "not", "bees"]),
+        (["--model", str(folder)], pieces),
+    ):
         output = json.loads(run(app, [*words, *model], catch_exceptions=False).stdout)
         assert output["gate"] == {"and": False, "or": False, "not": True}
-        assert output["tokens"] == ["[CLS]", "moths", "but", "not", "bees", "[SEP]"]
+        assert output["tokens"] == ["[CLS]", *expected, "[SEP]"]
         assert figure.is_file()
         figure.unlink()
     plain = tmp_path / "plain"
