@@ -63,13 +63,13 @@ def read_corpus(folder: Path) -> Iterator[Document]:
 
 
 @checked
-def read_beir(folder: Path, splits: Sequence[str] | None = None) -> Dataset:
-    """Read a BEIR folder; ``splits`` limits the splits that are read."""
+def read_beir(folder: Path) -> Dataset:
+    """Read a BEIR folder."""
     documents = tuple(read_corpus(folder))
     known = frozenset(document.id for document in documents)
     queries = _read_queries(find_file(folder, "queries.jsonl"), known)
     stems = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
-    names = splits if splits is not None else [s for s in stems if not s.endswith(_EXCLUDED)]
+    names = [stem for stem in stems if not stem.endswith(_EXCLUDED)]
     return Dataset(
         name=folder.name,
         documents=documents,

@@ -18,10 +18,9 @@ from transformers.modeling_outputs import BaseModelOutput  # noqa: TC002
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
-from boolattn.plugin.attach import attach
 from boolattn.plugin.backend import FAMILIES
 from boolattn.plugin.install import install, plugin_of
-from boolattn.plugin.storage import refuse_adapters
+from boolattn.plugin.storage import attach, refuse_adapters
 from boolattn.settings import build
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.benchmark import Judgements
     from boolattn.evaluation.ranking import Ranking
 
     Floats = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Save and load a plug-in, alone or with its encoder: one safetensors file.
+"""Attach, save and load a plug-in, alone or with its encoder: one safetensors file.
 
 The settings are in the file's header, so that weights and settings are always of one save.
 """
@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -26,11 +26,13 @@ from boolattn.files import atomic_folder
 from boolattn.plugin.backend import family_of
 from boolattn.plugin.install import NAME, detach, install, plugin_of
 from boolattn.plugin.strict import check_loaded, strict_loading
+from boolattn.plugin.vocabulary import lexicon_gate
 from boolattn.settings import build, checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sentence_transformers import SentenceTransformer
     from torch import Tensor, nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -45,6 +47,48 @@ SHIPPED = "shipped"
 _SHIPPED_FOLDER = Path(__file__).parents[1] / "models" / "boolattn"
 #: Sizes of the encoder that a plug-in depends on.
 _SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers")
+
+
+@checked
+def attach(
+    encoder: PreTrainedModel | SentenceTransformer,
+    config: BoolAttnConfig | str | None = None,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> BoolAttn:
+    """Give an encoder's self-attention layers a Boolean bias, in place.
+
+    With ``"shipped"`` as the config the plug-in is a trained one, of the shipped encoder or of
+    all-MiniLM-L6-v2. Else no output changes by a bit until the plug-in is trained (with gradients
+    it does by rounding), and after that while no gate is open. The encoder also takes
+    ``operators=``, oracle labels that override the gate: a list of operator names for each text,
+    or 0 and 1 of the shape ``(batch, operators)``.
+
+    By default the gate is the lexicon if the encoder's own tokenizer is given, and else no gate
+    but labels. The plug-in that is returned is now a module of the encoder.
+
+    Inside a ``SentenceTransformer``, which calls ``forward``, it acts too: attach to
+    ``model[0].model``. Only MPNet's ``forward`` ignores ``operators=``.
+
+    >>> from transformers import AutoModel
+    >>> from boolattn.encoders.models import minilm_folder
+    >>> attach(AutoModel.from_pretrained(minilm_folder()), "shipped").config.gate
+    'lexicon'
+    """
+    encoder = cast("PreTrainedModel", encoder)
+    family_of(encoder)  # tells where it is in a SentenceTransformer
+    if isinstance(config, str):
+        if config != SHIPPED:
+            raise ConfigError(f"config must be settings or {SHIPPED!r}, got {config!r}")
+        return _load_shipped(encoder)
+    if config is None:
+        config = BoolAttnConfig(gate="label" if tokenizer is None else "lexicon")
+    lexicon = None
+    if config.gate == "lexicon":
+        if tokenizer is None:
+            raise ConfigError("gate='lexicon' needs the encoder's tokenizer=")
+        lexicon = lexicon_gate(config, tokenizer, encoder.config.vocab_size)
+    return install(encoder, config, lexicon)
 
 
 @checked
@@ -107,8 +151,7 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
     return plugin
 
 
-def load_shipped(encoder: PreTrainedModel) -> BoolAttn:
-    """Attach the plug-in of the package that was trained for this encoder."""
+def _load_shipped(encoder: PreTrainedModel) -> BoolAttn:
     folders = sorted(path.parent for path in _SHIPPED_FOLDER.glob(f"*/{FILE}"))
     sizes, sample = _sizes(encoder), torch.tensor(_sample(encoder))
     for folder in folders:

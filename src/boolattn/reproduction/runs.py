@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import DataError
-from boolattn.evaluation.judgements import QueryInfo
+from boolattn.evaluation.benchmark import QueryInfo
 from boolattn.evaluation.results import Results
 from boolattn.files import atomic_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.benchmark import Judgements
 
     Queries = tuple[QueryInfo, ...]
 

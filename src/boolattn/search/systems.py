@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.encoders.base import Encoder
-    from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.benchmark import Benchmark, Judgements
     from boolattn.query.parser import Parser
     from boolattn.stores.writer import Encode
 

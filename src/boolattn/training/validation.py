@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.benchmark import Judgements
 
 METRICS = ("recall@100", "r_precision", "leak")
 
