@@ -1,7 +1,7 @@
 """``DocumentEncoder`` and ``SentenceTransformer.encode`` of the same documents, in one run.
 
     python -m benchmarks.document_encoding --encoder FOLDER --data FOLDER [--texts 100000]
-        [--trial 4000] [--rounds 2] [--seconds 90] [--quick] [--profile] [--json FILE]
+        [--trial 4000] [--rounds 2] [--seconds 90] [--quick] [--json FILE]
 
 Settings are compared on some of the texts: ``encode`` of plain towers in each precision with two
 batch sizes, and ours. The fastest of each then encode all texts in turns; a ratio is taken within a
@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from transformers.utils.logging import disable_progress_bar
 
-from benchmarks.resource_usage import profile_summary, profiled, show_profile
 from boolattn import BoolAttnConfig
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.quest import load_quest_intro
@@ -260,14 +259,6 @@ def main() -> None:
     _write(found, options)
     found["parts"] = parts(towers, trial)
     print(f"parts, alone, {len(trial)} texts: {json.dumps(found['parts'])}", flush=True)
-    if options.profile:
-        some = trial[:2_000]  # a profile of more takes minutes
-        for name, call in (
-            ("encode", lambda: encode_theirs(models[precision], some, int(size))),
-            ("DocumentEncoder", lambda: encode_ours(towers, some, **OURS[device][own])),
-        ):
-            found[f"profile, {name}"] = profile_summary(profiled(call))
-            show_profile(f"{name}, {len(some)} texts", found[f"profile, {name}"])
     _write(found, options)
 
 
@@ -287,7 +278,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="fewer texts where time is short")
     parser.add_argument("--seconds", type=float, default=90, help="start no round after this time")
-    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 

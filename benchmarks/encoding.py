@@ -1,6 +1,6 @@
 """Encoding with and without BoolAttn, in one run.
 
-    python -m benchmarks.encoding [--rounds 30] [--device cuda] [--half] [--compile] [--long]
+    python -m benchmarks.encoding [--rounds 30] [--device cuda] [--half] [--long]
 
 Every round times every system once, in turn, so that a busy machine slows all of them; a ratio is
 taken within its round, and the table shows the median and the middle 80%. All experts are active,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Plug-in settings by size, and how the weights are used.
 PLUGINS = {"light": BoolAttnConfig(rank=16), "full": BoolAttnConfig()}
-WAYS = ("folded", "reference", "compiled")
+WAYS = ("folded", "reference")
 SIZES = {
     "minilm": {
         "hidden_size": 384,
@@ -191,35 +191,17 @@ def show(rows: list[dict[str, object]], device: str) -> None:
         )
 
 
-def profile(calls: dict[str, Callable[[], None]]) -> None:
-    """Print time and number of the kernels of a call on the GPU, and the attention kernels."""
-    for name, call in calls.items():
-        timed(call, 5, "cuda")
-        with torch.profiler.profile() as profiler:
-            timed(call, 10, "cuda")
-        events = profiler.key_averages()
-        launches = sum(e.count for e in events if "aunchKernel" in e.key) / 10
-        own = [e for e in events if not e.key.startswith("aten::")]
-        kernels = sum(e.self_device_time_total for e in own)
-        fused = {e.key[:40] for e in own if "fmha" in e.key or "flash" in e.key}
-        print(f"{name:16} {kernels / 10:8.0f} us in kernels, {launches:5.0f} launches, {fused}")
-
-
-def build(
-    name: str, device: str, *, is_half: bool, with_compiled: bool
-) -> dict[str, PreTrainedModel]:
+def build(name: str, device: str, *, is_half: bool) -> dict[str, PreTrainedModel]:
     """Return the plain encoder, and every size of the plug-in in every way."""
     models = {"plain": encoder(name, device)}
     for size, config in PLUGINS.items():
-        for way in WAYS if with_compiled else WAYS[:2]:
+        for way in WAYS:
             model = encoder(name, device)
             plugin = attach(model, config)
             for layer in plugin.layers.values():
                 torch.nn.init.ones_(layer.factor)  # as if trained: at 0 a layer is skipped
             if way == "folded":
                 plugin.fold()
-            elif way == "compiled":
-                model.compile()
             models[size if way == "folded" else f"{size}, {way}"] = model
     return {key: model.bfloat16() if is_half else model for key, model in models.items()}
 
@@ -231,14 +213,12 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--encoder", choices=SIZES, default="minilm")
     parser.add_argument("--half", action="store_true", help="weights in bfloat16")
-    parser.add_argument("--compile", action="store_true", help="also with torch.compile")
     parser.add_argument("--long", action="store_true", help="memory of long texts, ModernBERT")
-    parser.add_argument("--profile", action="store_true", help="count kernels (GPU only)")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.manual_seed(0)
     name = "modernbert" if args.long else args.encoder
-    models = build(name, args.device, is_half=args.half, with_compiled=args.compile)
+    models = build(name, args.device, is_half=args.half)
     threads = f"{torch.get_num_threads()} threads" if args.device == "cpu" else "GPU"
     print(f"{name}, torch {torch.__version__}, {threads}, {args.rounds} rounds")
     modes = ["forward", TRAINING]
@@ -252,8 +232,6 @@ def main() -> None:
             calls = calls_of(models, shape, args.device, mode)
             head = {"mode": mode, "shape": f"{shape[0]} x {shape[1]}"}
             rows += [head | row for row in measure(calls, args.device, args.rounds)]
-            if args.profile and mode == "forward" and args.device == "cuda":
-                profile(calls)
     show(rows, args.device)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.data.records import Query
-from boolattn.evaluation.judgements import Judgements, RowSets
+from boolattn.evaluation.benchmark import Judgements, RowSets
 from boolattn.evaluation.metrics import DEFAULT_METRICS, measure
 from boolattn.evaluation.ranking import Ranking
 

@@ -1,16 +1,15 @@
 """Training steps with the plug-in, without it, and of sentence-transformers' trainer.
 
     python -m benchmarks.training_speed [--encoder FOLDER] [--data FOLDER] [--json FILE]
-        [--steps 30] [--quick] [--only NAME ...] [--seconds 150] [--compile] [--profile]
-        [--set KEY=VALUE ...]
+        [--steps 30] [--only NAME ...] [--seconds 150] [--set KEY=VALUE ...]
 
 FOLDER of --data is written by ``boolattn data build taxa --out FOLDER``; without it documents are
 128 random tokens, and queries 64 with all three operators. ``--encoder random`` has MiniLM's shape.
 Everything runs in the real trainer: sampling, batches, both towers, loss, backward, clipping,
 AdamW, schedule, log; no evaluation and no checkpoint. A few batches are repeated, so that
 tokenising, compiling and graph capture are not timed. The table shows the median block of steps. A
-ratio compares rows of equal settings. Rows that capture CUDA graphs come last, because a failed
-capture spoils the rows after it.
+ratio compares rows of equal settings. Rows that capture CUDA graphs come last: a failed capture may
+spoil the rows after it.
 """
 
 from __future__ import annotations
@@ -43,9 +42,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from benchmarks import training_peer
 from benchmarks.encoding import SIZES
-from benchmarks.resource_usage import operator_count, profile_summary, show_profile
 from boolattn.data.records import Dataset, Document, Query
-from boolattn.encoder.towers import query_encoder
 from boolattn.encoders.models import shipped_model
 from boolattn.reproduction.execution import device
 from boolattn.training.batches.sampling import Steps
@@ -68,8 +65,6 @@ if TYPE_CHECKING:
 MAX_RATIO = 1.10
 #: Number of different batches, warm-up steps, and steps of one timed block.
 PERIOD, WARM, BLOCK = 6, 12, 6
-#: Steps under the profiler, after the timed ones.
-PROFILED = 2
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,6 @@ class Variant:
     captured: str = "none"
     chunk: int = 64
     workers: int = 0
-    compiled: bool = False  # the query encoder
     peer: bool = False
 
 
@@ -99,24 +93,12 @@ VARIANTS = [
     *_pair("worker, chunk 192", workers=1, chunk=192),
     *_pair("worker, no padding", workers=1, chunk=0),
     *_pair("worker", workers=1),
-    Variant("plug-in, query encoder compiled", compiled=True),
     *_pair("all captured, worker, chunk 192", captured="all", workers=1, chunk=192),
     *_pair("all captured, worker, no padding", captured="all", workers=1, chunk=0),
     *_pair("all captured, worker", captured="all", workers=1),
     *_pair("queries captured, worker", captured="queries", workers=1),
     *_pair("queries captured", captured="queries"),
 ]
-#: Rows of --quick.
-QUICK = (
-    "plain, default",
-    "plug-in, default",
-    "sentence-transformers, 4 workers",
-    "plain, all captured, worker, chunk 192",
-    "plain, worker, no padding",
-    "plug-in, worker, no padding",
-    "plain, all captured, worker, no padding",
-    "plug-in, all captured, worker, no padding",
-)
 
 
 class Repeated(Steps):
@@ -127,30 +109,21 @@ class Repeated(Steps):
 
 
 class Clock(TrainerCallback):
-    """Takes the time of blocks of steps, and optionally profiles the last steps."""
+    """Takes the time of blocks of steps."""
 
-    def __init__(self, *, is_profiled: bool = False) -> None:
+    def __init__(self) -> None:
         self.marks: list[float] = []
-        self.is_profiled = is_profiled
-        self.profile: torch.profiler.profile | None = None
 
     def on_step_end(self, _: TrainingArguments, state: TrainerState, *__: Any, **___: Any) -> None:
         """Take the time of a step of transformers' Trainer."""
-        self.take(state.global_step, state.max_steps)
+        self.take(state.global_step)
 
-    def take(self, step: int, n_steps: int) -> None:
+    def take(self, step: int) -> None:
         """Take the time."""
         if step >= WARM and step % BLOCK == 0:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             self.marks.append(time.perf_counter())
-        if self.is_profiled and step == n_steps - PROFILED:
-            self.profile = torch.profiler.profile()
-            self.profile.start()
-        elif self.profile is not None and step == n_steps:
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            self.profile.stop()
 
     def blocks(self) -> list[float]:
         """Return milliseconds per step of every block."""
@@ -164,7 +137,7 @@ class Timed(RetrievalTraining):
 
     def after_step(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         """Take the time."""
-        self.clock.take(step, len(self.steps))
+        self.clock.take(step)
 
     def save(self, folder: Path) -> None:
         """Save nothing."""
@@ -178,9 +151,7 @@ class _Silent:
     def close(self) -> None: ...
 
 
-def measure(
-    variant: Variant, preset: Preset, corpus: Corpus, options: argparse.Namespace
-) -> dict[str, Any]:
+def measure(variant: Variant, preset: Preset, corpus: Corpus) -> dict[str, Any]:
     """Train a few steps and return their times."""
     torch.manual_seed(0)
     model = replace(preset.model, use_plugin=variant.plugin)
@@ -188,9 +159,7 @@ def measure(
     preset = replace(preset, model=model, train=train)
     towers = make_towers(preset).to(device())
     note = ""
-    if variant.compiled:
-        query_encoder(towers).compile(dynamic=True)
-    clock = Clock(is_profiled=options.profile)
+    clock = Clock()
     steps = make_steps(preset, corpus)
     with TemporaryDirectory(prefix="boolattn-speed-") as folder:
         trainer: Trainer | Timed
@@ -223,8 +192,6 @@ def measure(
     }
     if torch.cuda.is_available():
         row["peak_GiB"] = torch.cuda.max_memory_allocated() / 2**30
-    if clock.profile is not None:
-        row["profile"] = profile_summary(clock.profile, PROFILED)
     return row
 
 
@@ -289,20 +256,6 @@ def show(rows: list[dict[str, Any]]) -> None:
         print(f"{row['name']:44} {row['ms']:9.2f} {blocks:>17}  {note}")
 
 
-def count_operators(preset: Preset, corpus: Corpus) -> dict[str, Any]:
-    """Count the operators of a query pass, with the plug-in and without."""
-    found = {}
-    for name, plugin in (("plain", False), ("plug-in", True)):
-        towers = make_towers(replace(preset, model=replace(preset.model, use_plugin=plugin)))
-        towers.to(device())
-        batch = make_steps(preset, corpus)[0]["queries"]
-        inputs = {key: value.to(towers.device) for key, value in batch.items()}
-        if plugin:  # all experts active, the most expensive case
-            inputs["operators"] = torch.ones(len(batch["input_ids"]), preset.plugin.n_operators)
-        found[name] = operator_count(query_encoder(towers), inputs)
-    return found
-
-
 def attempt(row: dict[str, Any], call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Measure, or return the error."""
     try:
@@ -313,26 +266,17 @@ def attempt(row: dict[str, Any], call: Callable[[], dict[str, Any]]) -> dict[str
         return {**row, "error": f"{type(error).__name__}: {first[:200]}"}
 
 
-def chosen_variants(options: argparse.Namespace) -> list[Variant]:
-    """Return the selected rows."""
-    return [
-        variant
-        for variant in VARIANTS
-        if (options.compile or not variant.compiled)
-        and (not options.quick or variant.name in QUICK)
-        and (not options.only or any(words in variant.name for words in options.only))
-    ]
-
-
 def measured(
     preset: Preset, corpus: Corpus, options: argparse.Namespace, started: float
 ) -> Iterator[dict[str, Any]]:
     """Measure and print row after row."""
-    for variant in chosen_variants(options):
+    for variant in VARIANTS:
+        if options.only and not any(words in variant.name for words in options.only):
+            continue
         if time.perf_counter() - started > options.seconds:
             yield {**asdict(variant), "error": "no time left (--seconds)"}
             continue
-        row = attempt(asdict(variant), partial(measure, variant, preset, corpus, options))
+        row = attempt(asdict(variant), partial(measure, variant, preset, corpus))
         shown = row.get("error") or f"{row['ms']:.2f} ms {row['note']}"
         print(f"  {row['name']}: {shown}", flush=True)
         yield row
@@ -345,7 +289,7 @@ def main() -> None:
     options = _options()
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     disable_progress_bar()
-    n_steps = WARM + max(BLOCK, -(-options.steps // BLOCK) * BLOCK) + PROFILED * options.profile
+    n_steps = WARM + max(BLOCK, -(-options.steps // BLOCK) * BLOCK)
     if options.encoder == "random":
         options.encoder = random_encoder(Path(mkdtemp(prefix="boolattn-speed-")))
     changes = [f"model.encoder={options.encoder}", f"max_steps={n_steps}", "keep=last"]
@@ -366,17 +310,11 @@ def main() -> None:
         flush=True,
     )
     found: dict[str, Any] = {"device": where, "torch": torch.__version__, "rows": []}
-    if not options.quick:
-        found["operators"] = attempt({}, lambda: count_operators(preset, corpus))
-        print(f"aten operators of a query pass: {json.dumps(found['operators'])}", flush=True)
     for row in measured(preset, corpus, options, started):
         found["rows"].append(row)
         if options.json:  # in case the time runs out
             options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     show(with_ratios(found["rows"]))
-    for row in found["rows"]:
-        if row.get("profile"):
-            show_profile(f"{row['name']}, one step", row["profile"])
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
@@ -389,11 +327,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--preset", default="minilm-taxa")
     parser.add_argument("--steps", type=int, default=30, help="timed steps of each row")
-    parser.add_argument("--quick", action="store_true", help="only the main rows")
     parser.add_argument("--only", nargs="*", default=[], help="rows with these words in the name")
     parser.add_argument("--seconds", type=float, default=150, help="start no row after this time")
-    parser.add_argument("--compile", action="store_true", help="also the rows that compile")
-    parser.add_argument("--profile", action="store_true", help="profile the last steps of each row")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()

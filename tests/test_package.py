@@ -40,8 +40,13 @@ ABSENT = (
 )
 ATTACHED = f"""
 import sys
-sys.modules.update(dict.fromkeys({ABSENT.split()}))  # None: cannot be imported
-import boolattn, torch
+before = list(sys.meta_path), list(sys.path), list(sys.path_hooks)
+import boolattn
+assert before == (list(sys.meta_path), list(sys.path), list(sys.path_hooks))
+assert not {{"torch", "transformers", "sentence_transformers"}} & sys.modules.keys()
+absent = {ABSENT.split()}
+sys.modules.update(dict.fromkeys(absent))  # None: cannot be imported
+import torch
 from transformers import BertConfig, BertModel
 sizes = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
 torch.manual_seed(0)  # with some weights no token is in scope
@@ -56,12 +61,6 @@ boolattn.save(encoder, sys.argv[1])
 other = boolattn.load(sys.argv[1])
 assert torch.equal(other(**batch, operators=[["not"]]).last_hidden_state, opened)
 """
-
-
-def test_attaching_needs_only_torch_and_transformers(tmp_path):
-    command = [sys.executable, "-c", ATTACHED, str(tmp_path / "model")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 ENCODED = """
@@ -82,26 +81,28 @@ def test_onnxruntime_keeps_no_telemetry(tmp_path):
 
 
 LOADED = """
-import sys
-before = list(sys.meta_path), list(sys.path), list(sys.path_hooks)
-import boolattn
-assert before == (list(sys.meta_path), list(sys.path), list(sys.path_hooks))
-assert not {"torch", "transformers", "sentence_transformers"} & sys.modules.keys()
+for name in absent:
+    del sys.modules[name]
+assert "boolattn.encoder" not in sys.modules
 from boolattn import BoolBertModel
 from sentence_transformers import SentenceTransformer
 assert "boolattn.encoder.towers" not in sys.modules
-model = SentenceTransformer(sys.argv[1], device="cpu")
+model = SentenceTransformer(sys.argv[2], device="cpu")
 first, second = model.encode_query(["cats and dogs"]), model.encode_document(["cats and dogs"])
 assert abs(first - second).max() > 1e-5
 assert isinstance(model[0].sub_modules["query"][0].model, BoolBertModel)
 """
 
 
-def test_only_importing_bool_bert_registers_it(tiny_encoder, tokenizer, tmp_path):
+def test_attaching_needs_only_torch_and_importing_bool_bert_registers_it(
+    tiny_encoder, tokenizer, tmp_path
+):
+    """In one process, which imports torch once."""
     config = boolattn.BoolAttnConfig(gate="lexicon", rank=4)
     towers = trained(boolattn.build_towers(tiny_encoder(), config, tokenizer=tokenizer))
-    boolattn.save_towers(towers, tmp_path / "model")
-    command = [sys.executable, "-W", "error::ImportWarning", "-c", LOADED, str(tmp_path / "model")]
+    boolattn.save_towers(towers, tmp_path / "towers")
+    command = [sys.executable, "-W", "error::ImportWarning", "-c", ATTACHED + LOADED]
+    command += [str(tmp_path / "attached"), str(tmp_path / "towers")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from boolattn.checksums import check_folder
 from boolattn.encoders.models import load_model
 from boolattn.errors import BoolattnError, DataError
-from boolattn.model_folder import check_folder
 from boolattn.query.parser import Parser
 from boolattn.search import Document, Searcher
 from boolattn.stores.document_files import read_documents

@@ -1,13 +1,11 @@
-"""Building the domains benchmark into a folder, which ``boolattn.data.built.domains`` reads.
+"""Building the domains benchmark into a folder, which ``boolattn.data.built`` reads.
 
 Choices have fixed seeds and loops are sorted, so that two machines write the same bytes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from benchmark_data.domains import single, wordings
@@ -16,7 +14,8 @@ from benchmark_data.domains.kinds import STRUCTURES, find_kinds
 from benchmark_data.domains.queries import Planner, generate, numbered
 from benchmark_data.domains.readers import everyday, science
 from benchmark_data.domains.sources import fetch_file
-from boolattn.data.built.domains import FORMAT, SPLITS, DomainsManifest
+from boolattn.checksums import file_sum
+from boolattn.data.built import DOMAIN_SPLITS, FORMATS
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import atomic_folder
@@ -46,7 +45,7 @@ def build(
     only: Sequence[str] = (),
     source: Path | None = None,
     tell: Callable[[str], None] | None = None,
-) -> DomainsManifest:
+) -> dict[str, Any]:
     """Build the benchmark, completely or not at all.
 
     ``source`` is a folder with the sources' files, else they come from cache and network. Without
@@ -71,17 +70,15 @@ def build(
         for name, content in files.items():
             report(f"{len(about) + 1}/{len(files)} {name}")
             about[name] = _build_domain(name, content, size, draft / name)
-        manifest = DomainsManifest(
-            format=FORMAT,
-            size=size,
-            wordings_sha256=wordings.digest(),
-            domains=about,
-            files={
-                str(path.relative_to(draft)): hashlib.sha256(path.read_bytes()).hexdigest()
-                for path in sorted(draft.glob("*/*"))
-            },
-        )
-        text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
+        paths = sorted(draft.glob("*/*"))
+        manifest = {
+            "format": FORMATS["domains"],
+            "size": size,
+            "wordings_sha256": wordings.digest(),
+            "domains": about,
+            "files": {str(path.relative_to(draft)): file_sum(path) for path in paths},
+        }
+        text = json.dumps(manifest, indent=2, ensure_ascii=False)
         (draft / "manifest.json").write_text(text + "\n", encoding="utf-8")
     return manifest
 
@@ -95,7 +92,7 @@ def _build_domain(name: str, files: Sequence[Path], size: str, folder: Path) -> 
     write_jsonl(folder / "corpus.jsonl", rows)
     planner = Planner(name, documents, max_judged)
     counts = {}
-    for split in SPLITS[row["role"]]:
+    for split in DOMAIN_SPLITS[row["role"]]:
         times = _TRAINING if split == "train" else 1
         numbers = {name: n_queries * times * _MORE.get(name, 1) for name in _STRUCTURES}
         queries = generate(planner, documents, split, numbers)

@@ -1,4 +1,4 @@
-"""Building the taxa benchmark into a folder, which ``boolattn.data.built.taxa`` reads.
+"""Building the taxa benchmark into a folder, which ``boolattn.data.built`` reads.
 
 Choices have fixed seeds and loops are sorted, so that two machines write the same bytes.
 """
@@ -9,7 +9,6 @@ import hashlib
 import json
 import random
 from collections import defaultdict
-from dataclasses import asdict
 from importlib.metadata import version as package_version
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from benchmark_data.taxa.queries import Speaker, make_query
 from benchmark_data.taxa.sets import find_groups, find_sets, read_member, split_of
 from benchmark_data.taxa.source import Registry
 from boolattn.checksums import file_sum
-from boolattn.data.built.taxa import DOMAINS, FORMAT, SPLITS, TaxaManifest
+from boolattn.data.built import FORMATS, KINGDOMS, TAXA_SPLITS
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder
 from boolattn.jsonl import write_jsonl
@@ -52,7 +51,7 @@ _READ_FAMILY = 500
 
 def build(
     folder: Path, size: str = "small", *, tell: Callable[[str], None] | None = None
-) -> TaxaManifest:
+) -> dict[str, Any]:
     """Build the benchmark from the installed packages, completely or not at all.
 
     ``size`` is "small" (4,000 documents) or "full" (all). ``tell`` is called with a line of
@@ -77,22 +76,22 @@ def build(
         write_jsonl(draft / "corpus.jsonl", map(_document_row, members))
         tell("5/5 generating queries")
         counts = {}
-        for split in SPLITS:
+        for split in TAXA_SPLITS:
             rows = list(_generate(split, SIZES[size][split], postings))
             write_jsonl(draft / f"{split}.jsonl", rows)
             counts[split] = {t: sum(row["template"] == t for row in rows) for t in TEMPLATES}
-        manifest = TaxaManifest(
-            format=FORMAT,
-            size=size,
-            wordings=wordings.version(),
-            wordings_sha256=wordings.digest(),
-            packages={name: package_version(name) for name in _PACKAGES},
-            documents=len(members),
-            sets=len(postings),
-            queries=counts,
-            files={path.name: file_sum(path) for path in sorted(draft.iterdir())},
-        )
-        text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
+        manifest = {
+            "format": FORMATS["taxa"],
+            "size": size,
+            "wordings": wordings.version(),
+            "wordings_sha256": wordings.digest(),
+            "packages": {name: package_version(name) for name in _PACKAGES},
+            "documents": len(members),
+            "sets": len(postings),
+            "queries": counts,
+            "files": {path.name: file_sum(path) for path in sorted(draft.iterdir())},
+        }
+        text = json.dumps(manifest, indent=2, ensure_ascii=False)
         (draft / "manifest.json").write_text(text + "\n", encoding="utf-8")
     return manifest
 
@@ -105,7 +104,7 @@ def _generate(
     planner = Planner(postings, "test" if is_unseen else split)
     for template in TEMPLATES:
         # One generator for each template, so that a change of one does not affect the others.
-        rng = random.Random(f"{FORMAT} {split} {template}")
+        rng = random.Random(f"{FORMATS['taxa']} {split} {template}")
         speaker = Speaker(rng, unseen=is_unseen)
         for number, operands in enumerate(planner.draw(template, rng, count)):
             qid = f"{split}-{list(TEMPLATES).index(template)}-{number:05}"
@@ -166,7 +165,7 @@ def _by_order(
     )
     for item in introductions:
         lineage = item.lineage
-        if lineage.get("kingdom") in DOMAINS and "order" in lineage and "family" in lineage:
+        if lineage.get("kingdom") in KINGDOMS and "order" in lineage and "family" in lineage:
             orders[split_of(lineage), lineage["order"]][lineage["family"]].append(item)
     return orders
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from benchmark_data.taxa.places import places_of
-from boolattn.data.built.taxa import DOMAINS, GROUP_RANKS
+from boolattn.data.built import GROUP_RANKS, KINGDOMS
 from boolattn.data.tables import package_table
 from boolattn.query.lexicon import find_cues
 
@@ -97,7 +97,7 @@ def find_groups(
     for member in members:
         lineage = member.introduction.lineage
         for rank in GROUP_RANKS:
-            if rank in lineage and lineage.get("kingdom") in DOMAINS:
+            if rank in lineage and lineage.get("kingdom") in KINGDOMS:
                 lineages.setdefault((rank, lineage[rank]), lineage)
     chosen = {key for key in lineages if key[0] != "class" or key[1] in common_names()["class"]}
     common = {key: _common_name(*key, ncbi_name) for key in sorted(chosen)}
@@ -108,7 +108,7 @@ def find_groups(
             name=key[1],
             # A name that two groups share is ambiguous.
             common=common[key] if times[common[key]] == 1 else "",
-            domain=DOMAINS[lineages[key]["kingdom"]],
+            domain=KINGDOMS[lineages[key]["kingdom"]],
             split=split_of(lineages[key]),
         )
         for key in sorted(chosen)
@@ -122,7 +122,7 @@ def find_sets(
     postings: defaultdict[Operand, set[str]] = defaultdict(set)
     for member in members:
         lineage = member.introduction.lineage
-        if lineage.get("kingdom") not in DOMAINS:
+        if lineage.get("kingdom") not in KINGDOMS:
             continue
         for rank in GROUP_RANKS:
             group = groups.get((rank, lineage.get(rank, "")))

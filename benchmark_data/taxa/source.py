@@ -116,11 +116,12 @@ class Registry:
         """Walk to the root; lineages are cached, because siblings share them."""
         path = []
         while taxid not in self._lineages:
-            path.append(taxid)
-            taxid = self._nodes[str(taxid)][0][0]
+            parent, code, *_ = self._nodes[str(taxid)][0]
+            path.append((taxid, code))
+            taxid = parent
         lineage = self._lineages[taxid]
-        for node in reversed(path):
-            if rank := _RANK_CODES.get(self._nodes[str(node)][0][1]):
+        for node, code in reversed(path):
+            if rank := _RANK_CODES.get(code):
                 name = self._text("scientific_name", node)
                 lineage = MappingProxyType({**lineage, rank: name})
             self._lineages[node] = lineage

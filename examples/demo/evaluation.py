@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
-    from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.benchmark import Benchmark, Judgements
     from boolattn.search import Searcher
 
 METRICS = ("r_precision", "leak", "excluded_before_full")

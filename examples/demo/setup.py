@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from boolattn.data.records import Document
-    from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.benchmark import Benchmark, Judgements
     from boolattn.search import Searcher
     from examples.demo.progress import Progress
 

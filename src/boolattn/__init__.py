@@ -13,19 +13,26 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from boolattn.attention.config import BoolAttnConfig
-    from boolattn.data.records import Document
-    from boolattn.encoder.bool_bert import BoolBertModel
-    from boolattn.encoder.torch_encoder import TorchEncoder
-    from boolattn.encoder.tower_storage import save_towers
-    from boolattn.encoder.towers import build_towers, encode_queries, query_encoder
-    from boolattn.encoders.models import shipped_model
-    from boolattn.errors import BoolattnError
-    from boolattn.plugin import attach, detach, load, load_plugin, save, save_plugin
-    from boolattn.plugin.explain import explain
-    from boolattn.query.tree import Operator
-    from boolattn.search import Searcher
+if TYPE_CHECKING:  # "as" exports a name
+    from boolattn.attention.config import BoolAttnConfig as BoolAttnConfig
+    from boolattn.data.records import Document as Document
+    from boolattn.encoder.bool_bert import BoolBertModel as BoolBertModel
+    from boolattn.encoder.torch_encoder import TorchEncoder as TorchEncoder
+    from boolattn.encoder.tower_storage import save_towers as save_towers
+    from boolattn.encoder.towers import build_towers as build_towers
+    from boolattn.encoder.towers import encode_queries as encode_queries
+    from boolattn.encoder.towers import query_encoder as query_encoder
+    from boolattn.encoders.models import shipped_model as shipped_model
+    from boolattn.errors import BoolattnError as BoolattnError
+    from boolattn.plugin import attach as attach
+    from boolattn.plugin import detach as detach
+    from boolattn.plugin import load as load
+    from boolattn.plugin import load_plugin as load_plugin
+    from boolattn.plugin import save as save
+    from boolattn.plugin import save_plugin as save_plugin
+    from boolattn.plugin.explain import explain as explain
+    from boolattn.query.tree import Operator as Operator
+    from boolattn.search import Searcher as Searcher
 
 __version__ = "0.1.0.dev0"
 #: For the time that a command shows: the user's, with what is loaded first.
@@ -56,28 +63,7 @@ _HOME = {
 #: Packages that some names need, and what installs them.
 _EXTRAS = {"torch": "attach", "transformers": "attach", "sentence_transformers": "train"}
 
-__all__ = [  # noqa: RUF022 - grouped as a reader meets them
-    "attach",
-    "detach",
-    "explain",
-    "save",
-    "load",
-    "save_plugin",
-    "load_plugin",
-    "build_towers",
-    "save_towers",
-    "encode_queries",
-    "query_encoder",
-    "shipped_model",
-    "BoolBertModel",
-    "TorchEncoder",
-    "Searcher",
-    "Document",
-    "BoolAttnConfig",
-    "BoolattnError",
-    "Operator",
-    "__version__",
-]
+__all__ = [*_HOME, "__version__"]
 
 
 def __getattr__(name: str) -> object:

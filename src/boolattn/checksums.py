@@ -1,8 +1,10 @@
-"""Checksums of model folders: written when a model is saved, compared when it is loaded.
+"""Checks of model folders before any library reads them: checksums, and what a folder holds.
 
 A manifest is a JSON object with ``files``, the SHA-256 of each, and ``checksum``, that of the
 other values. Folders for onnxruntime have one in ``model.json``, parsers in ``parser.json``,
 folders for torch in ``checksums.json``. A folder without a manifest is loaded without this check.
+Refused are also, in folders for torch, files that are not what their names say, weights that are
+pickled, and modules that are outside the folder or need code other than sentence-transformers'.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import json
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from safetensors import SafetensorError, safe_open
+
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, cache_folder, check_regular
 from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
 SUMS = "checksums.json"
@@ -26,6 +30,24 @@ _CHANGED = "copy the folder again; after a change of your own: boolattn checksum
 #: Files that a library may load; others, such as a README, may change.
 _LOADED = (".json", ".jinja", ".model", ".onnx", ".safetensors")
 _LOADED_NAMES = ("merges.txt", "vocab.txt")
+MODULES, ROUTER = "modules.json", "router_config.json"
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+_INDEX = "model.safetensors.index.json"
+_OBJECTS = (
+    CONFIG,
+    ROUTER,
+    _INDEX,
+    "adapter_config.json",
+    "added_tokens.json",
+    "config_sentence_transformers.json",
+    "sentence_bert_config.json",
+    "special_tokens_map.json",
+    TOKENIZER,
+    "tokenizer_config.json",
+)
+_PICKLED = (".bin", ".ckpt", ".pickle", ".pkl", ".pt", ".pth")
+#: Modules of a model; any other class is code that somebody else wrote.
+_LIBRARY = "sentence_transformers."
 
 
 def write_sums(folder: Path) -> None:
@@ -59,20 +81,14 @@ def write_manifest(path: Path, values: Mapping[str, Any]) -> None:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """Read a manifest, compare it with its own checksum, and return it without that."""
-    check_regular(path)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        checksum = values.pop("checksum", None)
-        sums = values["files"].items()
-        is_right = all(isinstance(text, str) for pair in sums for text in pair)
-    except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
-        raise DataError(f"{path} is damaged ({_reason(error)}); {DAMAGED}") from error
-    # Parsers exported before checksums existed have none.
-    if not is_right or (checksum is None and path.name != "parser.json"):
+    values: dict[str, Any] = _read(path, dict)
+    checksum, sums = values.pop("checksum", None), values.get("files")
+    is_sums = isinstance(sums, dict) and all(isinstance(digest, str) for digest in sums.values())
+    if checksum is None or not is_sums:
         raise DataError(f"{path} is damaged: it is no manifest; {DAMAGED}")
-    if checksum is not None and checksum != _checksum(values):
+    if checksum != _checksum(values):
         raise DataError(f"{path} was changed: its checksum differs; {DAMAGED}")
-    return dict(values)
+    return values
 
 
 def read_typed_manifest(kind: type[T], path: Path) -> T:
@@ -90,10 +106,6 @@ def read_typed_manifest(kind: type[T], path: Path) -> T:
 
 def _checksum(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
 def verify(folder: Path, sums: Mapping[str, str], manifest: str, remedy: str = DAMAGED) -> None:
@@ -126,8 +138,8 @@ def verify(folder: Path, sums: Mapping[str, str], manifest: str, remedy: str = D
 def _stamp(folder: Path, sums: Mapping[str, str], manifest: str) -> str:
     lines = [json.dumps(dict(sums), sort_keys=True)]
     for name in sums:
-        path, relative = folder / name, PurePosixPath(name)
-        if relative.is_absolute() or ".." in relative.parts:
+        path = folder / name
+        if not is_inside(folder, name):
             raise DataError(f"{name!r} in {folder / manifest} leads out of the model's folder")
         try:
             status = path.stat()
@@ -148,3 +160,93 @@ def file_sum(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def check_folder(folder: Path) -> bool:
+    """Check a folder; return whether its files are those that its checksums name."""
+    for path in folder.rglob("*"):
+        check_regular(path)
+    is_whole = check_sums(folder)
+    for part in parts_of(folder):
+        _check_part(part)
+    return is_whole
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """Return the folder and those of its modules, after a check of where they are."""
+    folders = {folder: None}
+    if (folder / MODULES).is_file():
+        modules = _read(folder / MODULES, list)
+        pairs = [(m.get("path"), m.get("type")) if isinstance(m, dict) else (0, 0) for m in modules]
+        folders |= dict.fromkeys(_inside(folder, folder / MODULES, pairs))
+    for part in list(folders):
+        if (part / ROUTER).is_file():
+            types = _read(part / ROUTER, dict).get("types")
+            pairs = list(types.items()) if isinstance(types, dict) else [(0, 0)]
+            folders |= dict.fromkeys(_inside(part, part / ROUTER, pairs))
+    return list(folders)
+
+
+def _inside(folder: Path, file: Path, pairs: Iterable[tuple[Any, Any]]) -> list[Path]:
+    folders = []
+    for name, kind in pairs:
+        if not isinstance(name, str) or not isinstance(kind, str):
+            raise DataError(f"{file} is damaged: a module needs a path and a type; {DAMAGED}")
+        if not kind.startswith(_LIBRARY):
+            raise DataError(
+                f"{file} asks for the code {kind[:80]!r}, which is not sentence-transformers'; "
+                "it is not run: load the model yourself, and pass it to TorchEncoder()"
+            )
+        if not is_inside(folder, name):
+            raise DataError(f"{file}: the module {name[:80]!r} is outside the folder; {DAMAGED}")
+        folders.append(folder / name)
+    return folders
+
+
+def is_inside(folder: Path, name: str) -> bool:
+    """Whether a relative name leads to a place inside a folder."""
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts or "\0" in name:
+        return False
+    path = folder / name
+    # A hub's cache has links to files elsewhere, but none to folders.
+    path = path if path.is_dir() else path.parent
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def _check_part(part: Path) -> None:
+    weights = sorted(part.glob("*.safetensors"))
+    if (part / _INDEX).is_file():
+        places = _read(part / _INDEX, dict).get("weight_map")
+        names: set[Any] = set(places.values()) if isinstance(places, dict) else {0}
+        for name in names:
+            if not isinstance(name, str) or not is_inside(part, name):
+                raise DataError(f"{part / _INDEX} names a file outside the folder; {DAMAGED}")
+        weights = sorted({*weights, *(part / name for name in names)})
+    pickled = [path for path in part.glob("*") if path.suffix in _PICKLED]
+    if pickled and not weights:
+        raise DataError(
+            f"{min(pickled)} is pickled and could run code; save the model with safetensors"
+        )
+    for name in _OBJECTS:
+        if (part / name).is_file():
+            _read(part / name, dict)
+    for path in weights:
+        try:
+            with safe_open(path, "np"):
+                pass
+        except (OSError, SafetensorError) as error:
+            raise DataError(f"{path} is cut or damaged ({error}); {DAMAGED}") from error
+
+
+def _read(path: Path, kind: type) -> Any:  # noqa: ANN401 - JSON
+    check_regular(path)
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{path} is damaged ({reason}); {DAMAGED}") from error
+    if not isinstance(value, kind):
+        expected = "a list" if kind is list else "an object"
+        raise DataError(f"{path} is damaged: it holds no JSON {expected}; {DAMAGED}")
+    return value

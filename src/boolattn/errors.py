@@ -54,10 +54,10 @@ class QuerySyntaxError(QueryError):
         self.column = column
         self.text = text
 
-    def pointer(self, width: int = 72) -> str:
+    def pointer(self) -> str:
         """Return the query's words around the column, with a caret below it."""
-        start = max(0, self.column - 1 - width // 2)
-        shown = "".join(c if c.isprintable() else " " for c in self.text[start : start + width])
+        start = max(0, self.column - 37)
+        shown = "".join(c if c.isprintable() else " " for c in self.text[start : start + 72])
         before = shown[: self.column - 1 - start]
         # Han and kana take two columns of a terminal, accents put over a letter none.
         wide = sum(0 if combining(c) else 1 + (east_asian_width(c) in "FW") for c in before)

@@ -1,4 +1,4 @@
-"""Text and JSON lines, read as a stream from plain or compressed files.
+"""Text and JSON lines, read as a stream from plain or compressed files; rows of Parquet files.
 
 The ending of the name tells plain, gzip, xz, zstandard and zip (of one file) apart. Every error
 names the file and the line.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError, MissingDataError
-from boolattn.files import atomic_file, import_zstandard
+from boolattn.files import atomic_file, import_zstandard, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -100,6 +100,24 @@ def read_jsonl(
                 raise DataError(f"{path}:{number}: {unique} {row[unique]!r} occurs twice")
             seen.add(row[unique])
         yield number, row
+
+
+def read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
+    """Read the rows of a Parquet file, each with its number."""
+    require("Parquet", ("pyarrow",), "parquet")
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    number = 0
+    try:
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1024):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (ArrowException, OSError, ValueError) as error:
+        reason = f"damaged, or not Parquet ({_plain(error)})"
+        raise DataError(f"{path}:{number + 1}: {reason}") from error
 
 
 def parse_object(line: str, path: Path, number: int) -> Any:  # noqa: ANN401 - parsed JSON

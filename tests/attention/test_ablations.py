@@ -7,7 +7,7 @@ import torch
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.cue import shuffle
-from boolattn.plugin.recording import recording
+from boolattn.plugin.backend import recording
 from tests.conftest import attach_trained
 
 LABELS = torch.tensor([[1, 0, 1], [0, 1, 1], [1, 1, 0]])

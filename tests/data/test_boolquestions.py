@@ -93,7 +93,7 @@ def test_parquet_without_pyarrow_is_one_clear_line(folder, monkeypatch):
     (folder / "MSMARCO" / "eval-0000.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingDataError, match=r"eval-0000\.parquet needs pyarrow: install it"):
+    with pytest.raises(MissingDataError, match=r"Parquet needs pyarrow; pip install"):
         list(read_questions("MSMARCO", folder))
 
 
@@ -113,7 +113,7 @@ def test_parquet_gives_the_same_records(folder):
     target = to_parquet(folder / "MSMARCO-corpus" / "corpus.jsonl")
     assert load_boolquestions("MSMARCO", folder) == expected
     target.write_bytes(target.read_bytes()[:-9])
-    with pytest.raises(DataError, match=r"corpus-0000\.parquet:1: truncated or damaged") as caught:
+    with pytest.raises(DataError, match=r"corpus-0000\.parquet:1: damaged") as caught:
         load_boolquestions("MSMARCO", folder)
     assert "\n" not in str(caught.value)
 

@@ -16,7 +16,7 @@ import boolattn
 from benchmark_data import taxa
 from boolattn.cli.data import data as app
 from boolattn.data.beir import read_beir
-from boolattn.data.built.taxa import FORMAT, TaxaManifest
+from boolattn.data.built import FORMATS
 from boolattn.data.catalog import CATALOG, DataOptions, open_dataset
 from boolattn.data.quest import load_quest_intro
 from boolattn.data.sentences import generate
@@ -93,18 +93,8 @@ def taxa_builds(monkeypatch, tmp_path):
         query |= {"operands": [{"text": "moths", "spans": [[0, 5]]}], "gold": ["1"]}
         query |= {"excluded": [], "partial": [], "domain": "animals", "wording": "plain"}
         write_jsonl(folder / "train.jsonl", [query])
-        manifest = TaxaManifest(
-            format=FORMAT,
-            size=size,
-            wordings="1",
-            wordings_sha256="",
-            packages={},
-            documents=1,
-            sets=1,
-            queries={"train": {"_": 1}},
-            files={},
-        )
-        write_jsonl(folder / "manifest.json", [asdict(manifest)])
+        manifest = {"format": FORMATS["taxa"], "size": size, "queries": {"train": {"_": 1}}}
+        write_jsonl(folder / "manifest.json", [manifest])
 
     monkeypatch.setattr(taxa, "build", build)
     monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path / "cache"))

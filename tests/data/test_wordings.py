@@ -11,13 +11,13 @@ from benchmark_data.taxa import wordings as table
 from benchmark_data.taxa.phrases import Builder, fill, parse
 from benchmark_data.taxa.queries import Speaker
 from benchmark_data.taxa.sets import Group, Operand
-from boolattn.data.built.taxa import WORDINGS_SHA256
+from boolattn.data.built import WORDINGS_SHA256
 from boolattn.errors import DataError
 from boolattn.query.lexicon import find_cues
 from boolattn.query.structure import TEMPLATES
 from boolattn.query.tree import Operator
 
-FROZEN = ("1", WORDINGS_SHA256)
+FROZEN = ("1", WORDINGS_SHA256["taxa"])
 
 FROGS = Group("family", "Ranidae", "true frogs", "animals", "train")
 PLACES = ("Peru", "Ecuador", "Chile")

@@ -226,7 +226,7 @@ def test_a_figure_of_a_metric_that_was_not_measured_is_refused(folder, tmp_path)
 def test_metrics_need_no_torch():
     code = (
         "import sys, boolattn.evaluation.metrics, boolattn.evaluation.results, "
-        "boolattn.evaluation.ranking, boolattn.evaluation.judgements, "
+        "boolattn.evaluation.ranking, boolattn.evaluation.benchmark, "
         "boolattn.evaluation.significance, experiments.parsing.accuracy, "
         "boolattn.search.systems, boolattn.cli.evaluate; "
         "heavy = {'torch', 'matplotlib', 'tantivy', 'transformers', 'pandas', 'scipy'}; "

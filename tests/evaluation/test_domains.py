@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from boolattn.cli import app
-from boolattn.data.pairs import read_pairs
+from boolattn.data.beir import read_pairs
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation import domains, figures
-from boolattn.evaluation.judgements import Judgements
+from boolattn.evaluation.benchmark import Judgements
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.evaluation.results import Results, joined, results_of

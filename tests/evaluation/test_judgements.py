@@ -4,7 +4,7 @@ import pytest
 
 from boolattn.data.records import Query
 from boolattn.errors import DataError
-from boolattn.evaluation.judgements import Judgements, QueryInfo
+from boolattn.evaluation.benchmark import Judgements, QueryInfo
 from tests.evaluation.conftest import ROWS
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from boolattn.data.records import Query
 from boolattn.errors import ConfigError, DataError
-from boolattn.evaluation.judgements import Judgements, RowSets
+from boolattn.evaluation.benchmark import Judgements, RowSets
 from boolattn.evaluation.metrics import DEFAULT_METRICS, measure, needed_depth, parse
 from boolattn.evaluation.ranking import Ranking
 from tests.evaluation.conftest import ROWS

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.evaluation.judgements import Judgements
+from boolattn.evaluation.benchmark import Judgements
 from boolattn.evaluation.results import Results, average, compare_results, results_of
 from tests.evaluation.conftest import ROWS
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from boolattn.evaluation.judgements import QueryInfo
+from boolattn.evaluation.benchmark import QueryInfo
 from boolattn.evaluation.results import Results, compare_results
 from boolattn.evaluation.tables import comparison_table, split_table
 

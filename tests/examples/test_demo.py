@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from boolattn import BoolAttnConfig
 from boolattn.cli import app
-from boolattn.data.built.taxa import FORMAT, SPLITS, WORDINGS_SHA256, TaxaManifest, load
+from boolattn.data.built import FORMATS, TAXA_SPLITS, load_taxa
 from boolattn.data.records import Document
 from boolattn.encoder.tower_storage import save_towers
 from boolattn.encoder.towers import build_towers
@@ -41,20 +41,11 @@ def data(tmp_path_factory):
     folder.mkdir()
     documents = list(_documents())
     _write(folder / "corpus.jsonl", documents)
-    for split in SPLITS:
+    for split in TAXA_SPLITS:
         _write(folder / f"{split}.jsonl", _queries(documents) if split == "unseen" else [])
-    manifest = TaxaManifest(
-        format=FORMAT,
-        size="small",
-        wordings="1",
-        wordings_sha256=WORDINGS_SHA256,
-        packages={},
-        documents=len(documents),
-        sets=0,
-        queries={split: {} for split in SPLITS},
-        files={},
-    )
-    (folder / "manifest.json").write_text(json.dumps(asdict(manifest)), encoding="utf-8")
+    queries = {split: {} for split in TAXA_SPLITS}
+    manifest = {"format": FORMATS["taxa"], "size": "small", "queries": queries}
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     return folder
 
 
@@ -130,7 +121,7 @@ def test_extra_queries_are_judged_by_metadata():
 
 
 def test_results_are_marked_by_the_benchmarks_judgements(data):
-    dataset = load(data).dataset()
+    dataset = load_taxa(data)
     searches = choose_queries(dataset.splits["unseen"], list(dataset.documents), 5)
     shown = next(one for one in searches if one.query.id == "unseen-5-00000")
     assert {shown.judge(name) for name in shown.query.excluded} == {EXCLUDED}
@@ -145,12 +136,16 @@ def test_chosen_queries_are_distinct():
 def test_explain_as_json(tiny_encoder, tokenizer, tmp_path):
     figure, folder = tmp_path / "why.png", tmp_path / "model"
     words = ["explain", "moths but not bees", "--json", "--figure", str(figure)]
-    config = BoolAttnConfig(gate="lexicon", rank=16)
-    save_towers(build_towers(minilm_folder(), config), folder)
-    for model in ([], ["--model", str(folder)]):
+    config = BoolAttnConfig(gate="lexicon", rank=4)
+    save_towers(build_towers(tiny_encoder(), config, tokenizer=tokenizer), folder)
+    pieces = tokenizer.tokenize("moths but not bees")
+    for model, expected in (
+        ([], ["moths", "but", "not", "bees"]),
+        (["--model", str(folder)], pieces),
+    ):
         output = json.loads(run(app, [*words, *model], catch_exceptions=False).stdout)
         assert output["gate"] == {"and": False, "or": False, "not": True}
-        assert output["tokens"] == ["[CLS]", "moths", "but", "not", "bees", "[SEP]"]
+        assert output["tokens"] == ["[CLS]", *expected, "[SEP]"]
         assert figure.is_file()
         figure.unlink()
     plain = tmp_path / "plain"
@@ -182,7 +177,7 @@ def _demo(data, *options):
 
 def _check_table(output, data):
     """Compare the plain encoder's row with what `boolattn evaluate` measures."""
-    ready = prepare(load(data).dataset(), ["unseen"])
+    ready = prepare(load_taxa(data), ["unseen"])
     judgements = ready.splits["unseen"]
     names = ("r_precision", "leak", "excluded_before_full")
     one_vector = SystemOptions(is_composed=False)

@@ -15,8 +15,7 @@ import pytest
 
 from benchmark_data.taxa import wordings
 from boolattn import files
-from boolattn.data.sentences import Mixture, generate, generate_triplets
-from boolattn.data.setbert import read_setbert
+from boolattn.data.sentences import Mixture, generate, generate_triplets, read_setbert
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.query.lexicon import find_cues
 from boolattn.query.structure import TEMPLATES, template_operators
@@ -153,7 +152,7 @@ def test_triplets_keep_the_operands_and_change_the_logic():
 
 
 def test_a_share_outside_its_range_is_refused():
-    with pytest.raises(ConfigError, match="replace must lie between 0 and 1, got 2"):
+    with pytest.raises(ConfigError, match="replace must be at least 0 and at most 1; got 2"):
         Mixture(replace=2)
 
 
@@ -166,13 +165,13 @@ def setbert(tmp_path):
 
 
 def test_the_first_four_fifths_of_setbert_are_train(setbert):
-    train, test = list(read_setbert(setbert)), list(read_setbert(setbert, "test"))
-    assert [row.text for row in train if row.operator is Operator.OR] == [
-        f"or {n}" for n in range(8)
-    ]
-    assert [row.text for row in test if row.operator is Operator.NOT] == ["not 8", "not 9"]
-    assert (train[0].same, train[0].other) == (("same 0",), ("other 0",))
-    assert [row.operator for row in train[::8]] == list(Operator)
+    train, test = list(read_setbert(setbert, 0)), list(read_setbert(setbert, 0, is_test=True))
+    texts = [sentence.text for sentence, _ in train if Operator.OR in sentence.operators]
+    assert texts == [f"or {n}" for n in range(8)]
+    assert [sentence.text[-1] for sentence, _ in test] == ["8", "9"] * 3
+    triplet = train[0][1]
+    assert (triplet.positive.text, triplet.negative.text) == ("same 0", "other 0")
+    assert [sentence.operators for sentence, _ in train[::8]] == [(op,) for op in Operator]
 
 
 @pytest.mark.parametrize(
@@ -188,14 +187,9 @@ def test_a_bad_setbert_file_is_named_in_one_line(setbert, line, error, text):
     path = setbert / "or.jsonl"
     path.unlink() if line is None else path.write_text(line + "\n" + path.read_text())
     with pytest.raises(error, match=re.escape(text)) as caught:
-        list(read_setbert(setbert))
+        list(read_setbert(setbert, 0))
     assert isinstance(caught.value, BoolattnError)
     assert "\n" not in str(caught.value)
-
-
-def test_setbert_has_two_splits(setbert):
-    with pytest.raises(ConfigError, match="train, test"):
-        next(read_setbert(setbert, "dev"))
 
 
 def test_without_a_checkout_the_remedy_is_named(monkeypatch, tmp_path):

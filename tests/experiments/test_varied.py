@@ -207,7 +207,7 @@ def test_triplets_with_varied_wordings():
 
 
 def test_a_mixture_that_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match="varied must lie between 0 and 1, got 2"):
+    with pytest.raises(ConfigError, match="varied must be at least 0 and at most 1; got 2"):
         Mixture(varied=2)
     with pytest.raises(ConfigError, match="choose one"):
         Mixture(varied=0.5, unseen=True)

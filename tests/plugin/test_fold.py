@@ -10,7 +10,7 @@ import torch
 from boolattn import BoolAttnConfig, attach
 from boolattn.attention.config import OPERATORS
 from boolattn.attention.folded import FoldedCues
-from boolattn.plugin.recording import recording
+from boolattn.plugin.backend import recording
 from tests.conftest import FAMILIES, trained
 
 OPEN = [["and"], ["not", "or"], ["not"]]

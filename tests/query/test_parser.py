@@ -10,6 +10,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
+from boolattn.checksums import write_manifest
 from boolattn.data.labelled_queries import label_tree, parse_labelled, write_labelled_queries
 from boolattn.encoder import parser as parser_module
 from boolattn.encoder.export.parser import export_parser, stored_words
@@ -199,7 +200,7 @@ def test_a_damaged_or_missing_folder_is_named(exported, tmp_path):
     with pytest.raises(DataError, match=r"parser.json was changed: its checksum differs"):
         Parser(tmp_path)
     del values["checksum"]
-    (tmp_path / "parser.json").write_text(json.dumps(values | {"format": 9}))
+    write_manifest(tmp_path / "parser.json", values | {"format": 9})
     with pytest.raises(DataError, match="has format 9"):
         Parser(tmp_path)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from boolattn.data.beir import write_beir
-from boolattn.data.built.taxa import FORMAT, TaxaManifest
+from boolattn.data.built import FORMATS
 from boolattn.data.records import Document, Operand, Query
 from boolattn.query.tree import Operator
 
@@ -115,18 +115,8 @@ def write_taxa(folder):
     counts = {split: {"_": 1} for split in ("train", "validation", "unseen")}
     for place, split in enumerate(counts):
         _write_rows(folder / f"{split}.jsonl", [asdict(query) for query in queries[place::3]])
-    manifest = TaxaManifest(
-        format=FORMAT,
-        size="small",
-        wordings="",
-        wordings_sha256="",
-        packages={},
-        documents=len(documents),
-        sets=0,
-        queries=counts,
-        files={},
-    )
-    (folder / "manifest.json").write_text(json.dumps(asdict(manifest)))
+    manifest = {"format": FORMATS["taxa"], "size": "small", "queries": counts}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
 def write_quest(folder):

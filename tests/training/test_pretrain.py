@@ -106,7 +106,7 @@ def test_heads_learn_from_the_wordings_of_the_settings(tiny_encoder, tokenizer, 
 
 
 def test_an_impossible_share_is_refused(tiny_encoder, tokenizer):
-    with pytest.raises(ConfigError, match="varied must lie between 0 and 1"):
+    with pytest.raises(ConfigError, match="varied must be at least 0 and at most 1"):
         _pretrainer(tiny_encoder, tokenizer, max_steps=1, varied_share=1.5).run()
 
 

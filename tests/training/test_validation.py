@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from boolattn.data.records import Query
-from boolattn.evaluation.judgements import Judgements
+from boolattn.evaluation.benchmark import Judgements
 from boolattn.training import corpus as validation
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Validator, encode_queries

@@ -33,11 +33,12 @@ def list_(as_json: bool) -> None:
     from boolattn.data.catalog import CATALOG
 
     if as_json:
-        print_json([asdict(entry) for entry in CATALOG.values()])
+        print_json(list(CATALOG.values()))
         return
     for entry in CATALOG.values():
-        click.secho(entry.name, bold=True)
-        click.echo(f"  {entry.summary} ({entry.source})\n  {entry.size} ({entry.licence})")
+        click.secho(entry["name"], bold=True)
+        click.echo(f"  {entry['summary']} ({entry['source']})")
+        click.echo(f"  {entry['size']} ({entry['licence']})")
 
 
 @data.command()
@@ -54,13 +55,13 @@ def build(name: str, out: Path | None, n: int, only: tuple[str, ...], **options:
 
     only = only if name == "domains" else ()
     chosen = catalog.DataOptions(**options, only=only, tell=note)
-    kind = catalog.find_entry(name).kind
+    catalog.check_name(name)
     if name in ("taxa", "domains"):
         out = out or catalog.built_folder(name, chosen)
         catalog.build_benchmark(name, out, chosen)
     elif out is None:
         raise ConfigError(f"no output given for {name}: add --out FOLDER")
-    elif kind == "sentences":
+    elif name == "sentences":
         write_jsonl(out, map(asdict, generate(n, chosen.seed)))
     else:
         opened = catalog.open_dataset(name, chosen)

@@ -1,18 +1,19 @@
-"""BEIR folders: corpus.jsonl, queries.jsonl, qrels/<split>.tsv.
+"""BEIR folders (corpus.jsonl, queries.jsonl, qrels/<split>.tsv), and pairs in NevIR's form.
 
-Two additions that BEIR's tools ignore: excluded documents in ``qrels/<split>.excluded.tsv``, and
-the other fields of a query in its ``metadata``.
+A folder has two additions that BEIR's tools ignore: excluded documents in
+``qrels/<split>.excluded.tsv``, and the other fields of a query in its ``metadata``.
 """
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Dataset, Document, Query, read_query
-from boolattn.errors import DataError
+from boolattn.errors import DataError, MissingDataError
 from boolattn.files import atomic_file, atomic_folder
-from boolattn.jsonl import find_file, read_jsonl, read_lines, write_jsonl
+from boolattn.jsonl import check_fields, find_file, read_jsonl, read_lines, write_jsonl
 from boolattn.query.structure import LONGER, TEMPLATES
 from boolattn.settings import checked
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _HEADER = "query-id\tcorpus-id\tscore"
 _EXCLUDED = ".excluded"
 _FIELDS = {"_id": str, "text": str}
+_PAIR = {"q1": str, "q2": str, "doc1": str, "doc2": str}
 _NO_METADATA: Mapping[str, Any] = dict.fromkeys(("template", "domain", "wording"), "") | (
     dict.fromkeys(("operators", "operands", "partial"), ())
 )
@@ -61,13 +63,13 @@ def read_corpus(folder: Path) -> Iterator[Document]:
 
 
 @checked
-def read_beir(folder: Path, splits: Sequence[str] | None = None) -> Dataset:
-    """Read a BEIR folder; ``splits`` limits the splits that are read."""
+def read_beir(folder: Path) -> Dataset:
+    """Read a BEIR folder."""
     documents = tuple(read_corpus(folder))
     known = frozenset(document.id for document in documents)
     queries = _read_queries(find_file(folder, "queries.jsonl"), known)
     stems = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
-    names = splits if splits is not None else [s for s in stems if not s.endswith(_EXCLUDED)]
+    names = [stem for stem in stems if not stem.endswith(_EXCLUDED)]
     return Dataset(
         name=folder.name,
         documents=documents,
@@ -188,3 +190,40 @@ def _judgement(line: str, where: str) -> tuple[str, str, float]:
         raise DataError(
             f"{where}: not query-id, corpus-id and score, separated by tabs; is it truncated?"
         ) from error
+
+
+def read_pairs(path: Path) -> Dataset:
+    """Read pairs, of one file or of a folder with a file for each split.
+
+    ``q1`` asks for ``doc1`` and ``q2`` for ``doc2``; the other document of the pair is excluded.
+    """
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix in (".csv", ".jsonl"))
+    if not files or not all(file.is_file() for file in files):
+        raise MissingDataError(f"no .csv or .jsonl file of pairs at {path}")
+    documents: dict[str, Document] = {}
+    splits: dict[str, tuple[Query, ...]] = {}
+    for file in files:
+        queries = []
+        for number, row in _pairs(file):
+            name = str(row.get("id") or f"{file.stem}-{number}")
+            first, second = (f"{name}/doc1", f"{name}/doc2")
+            documents[first] = Document(id=first, text=row["doc1"])
+            documents[second] = Document(id=second, text=row["doc2"])
+            for key, right, wrong in (("q1", first, second), ("q2", second, first)):
+                gold, excluded = frozenset({right}), frozenset({wrong})
+                qid = f"{name}/{key}"
+                queries.append(Query(id=qid, text=row[key], gold=gold, excluded=excluded))
+        splits[file.stem] = tuple(queries)
+    return Dataset(name=path.stem, documents=list(documents.values()), splits=splits)
+
+
+def _pairs(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    if path.suffix != ".csv":
+        yield from read_jsonl(path, _PAIR)
+        return
+    with path.open(encoding="utf-8", newline="") as handle:
+        for number, row in enumerate(csv.DictReader(handle), start=2):
+            check_fields(row, _PAIR, path, number)
+            yield number, row

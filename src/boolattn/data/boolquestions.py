@@ -7,14 +7,13 @@ The negatives of a question become its excluded documents.
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.download import fetch
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import cache_folder
-from boolattn.jsonl import check_fields, find_file, read_jsonl
+from boolattn.jsonl import check_fields, find_file, read_jsonl, read_parquet
 from boolattn.query.tree import Operator
 from boolattn.settings import checked
 
@@ -113,8 +112,8 @@ def _check_collection(collection: str) -> None:
 def _listed(listing: Path) -> list[str]:
     try:
         urls = json.loads(listing.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{listing} is not a list of files; remove it and try again") from error
+    except ValueError:
+        urls = None
     if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
         raise DataError(f"{listing} is not a list of files; remove it and try again")
     return urls
@@ -144,8 +143,8 @@ def _rows(
     remedy = f"download it from the hub's {REPOSITORY}, or give parquet files {split}*.parquet"
     paths = sorted(home.glob(f"{split}*.parquet"))
     for path in paths or [find_file(home, f"{split}.jsonl", remedy=remedy)]:
-        read = _parquet_rows if paths else read_jsonl
-        for number, row in read(path, fields):
+        for number, row in read_parquet(path) if paths else read_jsonl(path):
+            check_fields(row, fields, path, number)
             where, name = f"{path}:{number}", str(row.get(key, ""))
             if not name:
                 present = ", ".join(row)
@@ -154,24 +153,3 @@ def _rows(
                 raise DataError(f"{where}: {key} {name!r} occurs twice")
             seen.add(name)
             yield where, name, row
-
-
-def _parquet_rows(path: Path, fields: Mapping[str, type]) -> Iterator[tuple[int, Any]]:
-    try:
-        parquet: Any = import_module("pyarrow.parquet")
-        errors: Any = import_module("pyarrow").ArrowException
-    except ImportError as error:
-        raise MissingDataError(
-            f"reading {path} needs pyarrow: install it, or convert the file to JSONL"
-        ) from error
-    number = 0
-    try:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=10_000):
-                for row in batch.to_pylist():
-                    number += 1
-                    check_fields(row, fields, path, number)
-                    yield number, row
-    except (errors, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path}:{number + 1}: truncated or damaged ({reason})") from error

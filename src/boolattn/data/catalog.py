@@ -6,12 +6,11 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from boolattn.data.beir import read_beir
+from boolattn.data.beir import read_beir, read_pairs
 from boolattn.data.boolquestions import load_boolquestions
-from boolattn.data.built import domains, taxa
-from boolattn.data.pairs import read_pairs
+from boolattn.data.built import FORMATS, WORDINGS_SHA256, load_domains, load_taxa
 from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from boolattn.data.records import Dataset
-
-Kind = Literal["queries", "sentences"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,38 +39,25 @@ class DataOptions:
         check_types(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One data set of the catalogue: what it is, where it comes from, its licence and size."""
-
-    name: str
-    summary: str
-    kind: Kind
-    source: str
-    licence: str
-    size: str
-
-
-#: Every data set by name.
-CATALOG: Mapping[str, Entry] = {
-    name: Entry(name=name, **row)
+#: Every data set by name: what it is, where it comes from, its licence and size.
+CATALOG: Mapping[str, Mapping[str, str]] = {
+    name: {"name": name, **row}
     for name, row in package_table("boolattn.data", "catalog.toml").items()
 }
 
 
-def find_entry(name: str) -> Entry:
-    """Look up a data set by name."""
+def check_name(name: str) -> None:
+    """Refuse a name that the catalogue does not have."""
     if name not in CATALOG:
         raise ConfigError(f"no data set {name!r}; there are {', '.join(CATALOG)}")
-    return CATALOG[name]
 
 
 @checked
 def open_dataset(name: str, options: DataOptions | None = None) -> Dataset:
     """Open a data set of queries by name; it is read, downloaded or built as needed."""
-    if find_entry(name).kind != "queries":
-        others = ", ".join(known for known in CATALOG if CATALOG[known].kind == "queries")
-        raise ConfigError(f"{name} has no queries; those with queries are {others}")
+    check_name(name)
+    if name not in _OPENERS:
+        raise ConfigError(f"{name} has no queries; those with queries are {', '.join(_OPENERS)}")
     return _OPENERS[name](options or DataOptions())
 
 
@@ -113,14 +97,13 @@ def _open_built(name: str, options: DataOptions) -> Dataset:
     if options.folder is None and not folder.is_dir():
         build_benchmark(name, folder, options)
     if name == "taxa":
-        return taxa.load(folder).dataset()
-    return domains.load(folder).dataset(options.only, training=options.training)
+        return load_taxa(folder)
+    return load_domains(folder, options.only, training=options.training)
 
 
 def built_folder(name: str, options: DataOptions) -> Path:
     """Return the cache folder of taxa or domains; its name changes with the wordings."""
-    module = {"taxa": taxa, "domains": domains}[name]
-    words = (module.FORMAT, options.size, *options.only, module.WORDINGS_SHA256[:8])
+    words = (FORMATS[name], options.size, *options.only, WORDINGS_SHA256[name][:8])
     return cache_folder() / "-".join(words)
 
 

@@ -16,7 +16,7 @@ from boolattn.errors import DataError, MissingDataError
 if TYPE_CHECKING:
     from pathlib import Path
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 20
 _TIMEOUT_S = 30.0
 
 

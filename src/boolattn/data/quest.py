@@ -70,12 +70,12 @@ def load_quest(folder: Path | None = None, *, splits: Sequence[str] = ("train", 
 
 
 @checked
-def load_quest_intro(folder: Path, *, splits: Sequence[str] = ("train", "val")) -> Quest:
+def load_quest_intro(folder: Path) -> Quest:
     """Load a QUEST-intro folder.
 
     A query is kept when half of its gold documents, and at least one, are in the corpus.
     """
-    return _load("QUEST-intro", folder, splits, min_share=_MIN_SHARE)
+    return _load("QUEST-intro", folder, ("train", "val"), min_share=_MIN_SHARE)
 
 
 def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0) -> Quest:

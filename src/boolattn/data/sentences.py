@@ -1,26 +1,38 @@
 """Boolean sentences for auxiliary pretraining, labelled with operators, cues and scopes.
 
-Their generator is in ``experiments/`` of a checkout and not in the wheel.
+Their generator is in ``experiments/`` of a checkout and not in the wheel; SetBERT's are read from
+its files.
 """
 
 from __future__ import annotations
 
+import random
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import checkout_module
-from boolattn.settings import check_types, checked
+from boolattn.jsonl import find_file, read_jsonl
+from boolattn.query.lexicon import find_cues
+from boolattn.query.tree import OPERATORS, Operator
+from boolattn.settings import check_types, checked, limited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from boolattn.query.tree import Operator
+    from pathlib import Path
 
 Span = tuple[int, int]
 
 #: Added to the seed of evaluation sentences, so that they differ from those of training.
 HELD_OUT_SEED = 1_000_003
+#: The paper's equivalents of SetBERT's cues, and how often one replaces its cue (*ours*).
+_EQUIVALENTS = {
+    "and": ("as well as", "are also", "including"),
+    "not": ("other than", "excluding"),
+}
+_REPLACED = 0.5
+_TRAIN_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +82,21 @@ class Mixture:
     """Shares of the kinds of sentences."""
 
     unseen: bool = False  # use the wordings held out of training instead of those for training
-    replace: float = 0.5  # how often an equivalent replaces a plain cue ("or", "but not")
-    plain: float = 0.15  # share without operators
-    names: float = 0.1  # share with a name that contains a cue word ("Romeo and Juliet")
-    taxa: float = 0.6  # share of the others that are about taxa and places
-    varied: float = 0.0  # share with the more varied wordings of varied.toml
+    replace: float = limited(
+        0.5, least=0, most=1
+    )  # how often an equivalent replaces a plain cue ("or", "but not")
+    plain: float = limited(0.15, least=0, most=1)  # share without operators
+    names: float = limited(0.1, least=0, most=1)  # share with a name like "Romeo and Juliet"
+    taxa: float = limited(
+        0.6, least=0, most=1
+    )  # share of the others that are about taxa and places
+    varied: float = limited(
+        0.0, least=0, most=1
+    )  # share with the more varied wordings of varied.toml
     varied_held_out: bool = False  # of varied.toml, use the held-out half
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("replace", "plain", "names", "taxa", "varied"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ConfigError(f"{name} must lie between 0 and 1, got {value}")
         if self.unseen and self.varied:
             raise ConfigError("unseen and varied are two sets of wordings: choose one")
 
@@ -108,3 +122,40 @@ def _generator() -> Any:  # noqa: ANN401 - a module outside the wheel
             "boolattn from a checkout: pip install -e ."
         )
     return module
+
+
+def read_setbert(
+    folder: Path, seed: int, *, is_test: bool = False
+) -> Iterator[tuple[Sentence, Triplet | None]]:
+    """Read ``and.jsonl``, ``or.jsonl`` and ``not.jsonl``, of which the first 80% are for training.
+
+    They are labelled as in the paper: cues are replaced by equivalents, and found as words. There
+    are no scopes, and no triplet where a sentence has none of the same or none of another meaning.
+    """
+    rng = random.Random(f"setbert {seed}")
+    for operator in OPERATORS:
+        path = find_file(
+            folder, f"{operator.value}.jsonl", remedy="make it with the scripts of quanmai/SetBERT"
+        )
+        rows = list(read_jsonl(path, {"G": str, "P": list, "N": list}))
+        cut = int(len(rows) * _TRAIN_SHARE)
+        for number, row in rows[cut:] if is_test else rows[:cut]:
+            if not all(isinstance(text, str) for text in [*row["P"], *row["N"]]):
+                raise DataError(f"{path}:{number}: 'P' and 'N' must be lists of sentences")
+            anchor, triplet = _label(row["G"], rng, operator), None
+            if row["P"] and row["N"]:
+                positive = _label(rng.choice(row["P"]), rng, operator)
+                triplet = Triplet(anchor, positive, _label(rng.choice(row["N"]), rng))
+            yield anchor, triplet
+
+
+def _label(text: str, rng: random.Random, *known: Operator) -> Sentence:
+    def replace(cue: re.Match[str]) -> str:
+        others = _EQUIVALENTS[cue.group().lower()]
+        return rng.choice(others) if rng.random() < _REPLACED else cue.group()
+
+    text = re.sub(r"(?i)\b(and|not)\b", replace, text)
+    cues = tuple(CueSpan(cue.operator, cue.start, cue.end) for cue in find_cues(text))
+    used = {*known, *(cue.operator for cue in cues)}
+    operators = tuple(operator for operator in OPERATORS if operator in used)
+    return Sentence(text=text, template="", operators=operators, cues=cues, scopes=(), operands=())

@@ -15,13 +15,13 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput  # noqa: TC002
 
-from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
+from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
-from boolattn.plugin.attach import attach
-from boolattn.plugin.families import FAMILIES
+from boolattn.plugin.backend import FAMILIES
 from boolattn.plugin.install import install, plugin_of
-from boolattn.plugin.storage import refuse_adapters, saved_config
+from boolattn.plugin.storage import attach, refuse_adapters
+from boolattn.settings import build
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -54,7 +54,7 @@ class BoolBertConfig(PreTrainedConfig):
     @property
     def boolattn_config(self) -> BoolAttnConfig:
         """The plug-in's settings."""
-        return saved_config(self.boolattn or {}, source=MODEL_TYPE)
+        return build(BoolAttnConfig, self.boolattn or {}, source=MODEL_TYPE)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         """Return a size of the encoder."""

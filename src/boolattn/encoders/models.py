@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from boolattn.checksums import file_sum, verify, write_sums
+from boolattn.checksums import check_folder, file_sum, verify, write_sums
 from boolattn.encoders.base import Encoder
 from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint
 from boolattn.encoders.int8 import fill_weights, write_torch
@@ -24,7 +24,6 @@ from boolattn.encoders.onnx_encoder import (
 )
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
-from boolattn.model_folder import check_folder
 from boolattn.settings import checked
 
 SHIPPED, MINILM = "shipped", "minilm"

@@ -1,20 +1,156 @@
-"""A data set prepared for evaluation: documents to rank, judged queries by split."""
+"""A data set prepared for evaluation: documents to rank, and queries with judged documents."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.evaluation.judgements import Judgements
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from boolattn.data.records import Dataset, Document, Query
+
+#: Kinds of queries, in the order of tables.
+KINDS = ("plain", "AND/OR", "NOT", "known item", "names")
+_ITEMS = {"known": "known item", "name": "names"}
+
+
+class RowSets(tuple["NDArray[np.int32]", ...]):
+    """One set of rows for each query, sorted."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, sets: Iterable[Iterable[int]]) -> RowSets:
+        """Make arrays of sets.
+
+        >>> sets = RowSets.of([{3, 1}, (), {2}])
+        >>> sets.sizes.tolist(), sets[0].tolist()
+        ([2, 0, 1], [1, 3])
+        """
+        return cls(np.array(sorted(set(rows)), dtype=np.int32) for rows in sets)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of rows in each set."""
+        return np.array([len(rows) for rows in self], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryInfo:
+    """What results store of a query; unknown values are empty."""
+
+    id: str
+    template: str = ""
+    operators: tuple[str, ...] = ()
+    domain: str = ""
+    #: ``seen`` or ``unseen`` in training.
+    wording: str = ""
+    #: One of :data:`KINDS`.
+    kind: str = ""
+
+    def groups(self, grouping: str) -> tuple[str, ...]:
+        """Return the groups of the query; with two operators it belongs to both."""
+        if grouping == "operator":
+            return self.operators or ("none",)
+        if grouping == "template":
+            return (self.template or " ".join(self.operators) or "unknown",)
+        value = getattr(self, grouping)
+        return (value,) if value else ()
+
+
+@dataclass(frozen=True, eq=False)
+class Judgements:
+    """Judged documents of queries, as rows of a corpus.
+
+    ``partial`` documents match some but not all
+    operands of an AND. ``undecided`` ones are taken out of a ranking before it is measured.
+    """
+
+    queries: tuple[Query, ...]
+    n_documents: int
+    relevant: RowSets
+    excluded: RowSets
+    partial: RowSets
+    undecided: RowSets = field(default_factory=RowSets)
+
+    @classmethod
+    def of(cls, queries: Sequence[Query], rows: Mapping[str, int]) -> Judgements:
+        """Look up the rows of the queries' documents, by the ids of the corpus.
+
+        A query without a relevant document in the corpus is left out. A relevant document counts
+        neither as excluded nor as a partial match.
+        """
+        usable = tuple(query for query in queries if not rows.keys().isdisjoint(query.gold))
+        if not usable:
+            raise DataError(
+                f"none of {len(queries)} queries has a relevant document among {len(rows)} "
+                "documents; do the queries belong to this corpus?"
+            )
+        kinds = (
+            (query.gold for query in usable),
+            (query.excluded - query.gold for query in usable),
+            (query.partial - query.gold for query in usable),
+            (query.undecided - query.gold for query in usable),
+        )
+        sets = (
+            RowSets.of(map(rows.__getitem__, ids & rows.keys()) for ids in kind) for kind in kinds
+        )
+        return cls(usable, len(rows), *sets)
+
+    def __len__(self) -> int:
+        return len(self.relevant)
+
+    @property
+    def sets(self) -> tuple[RowSets, RowSets, RowSets]:
+        """Relevant, excluded and partly matching documents."""
+        return self.relevant, self.excluded, self.partial
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the queries."""
+        return tuple(query.id for query in self.queries)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Texts of the queries."""
+        return tuple(query.text for query in self.queries)
+
+    @cached_property
+    def operators(self) -> tuple[tuple[str, ...], ...]:
+        """Names of each query's operators."""
+        return tuple(tuple(op.value for op in query.operators) for query in self.queries)
+
+    @cached_property
+    def infos(self) -> tuple[QueryInfo, ...]:
+        """What results store of the queries."""
+        return tuple(
+            QueryInfo(q.id, q.template, operators, q.domain, _exposure(q.wording), _kind(q))
+            for q, operators in zip(self.queries, self.operators, strict=True)
+        )
+
+
+def _exposure(wording: str) -> str:
+    """Return "seen" or "unseen", with which the wordings of built benchmarks begin."""
+    exposure, mark, _ = wording.partition(":")
+    return exposure if mark and exposure in ("seen", "unseen") else ""
+
+
+def _kind(query: Query) -> str:
+    structure = query.wording.rpartition(":")[2].partition("/")[0]
+    if structure in _ITEMS:
+        return _ITEMS[structure]
+    operators = {operator.value for operator in query.operators}
+    return "NOT" if "not" in operators else "AND/OR" if operators else "plain"
+
 
 #: Default splits: the first of these rows that the data set has.
 DEFAULT_SPLITS = (("test", "unseen"), ("eval",), ("val", "generated_val"), ("validation",))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.evaluation.judgements import KINDS
+from boolattn.evaluation.benchmark import KINDS
 from boolattn.evaluation.metrics import mean
 
 if TYPE_CHECKING:

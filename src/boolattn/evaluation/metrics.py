@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.evaluation.judgements import Judgements
-    from boolattn.evaluation.ranking import Ranking, Rows
+    from boolattn.evaluation.benchmark import Judgements
+    from boolattn.evaluation.ranking import Ranking
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -62,22 +63,34 @@ class JudgedSet:
         return np.asarray(self.running[np.arange(len(self.running)), ranks], np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class JudgedRanking:
+class JudgedRanking(NamedTuple):
     """Rankings, with the relevant, excluded and partly matching documents in them."""
 
     relevant: JudgedSet
     excluded: JudgedSet
     partial: JudgedSet
 
-    @classmethod
-    def of(cls, ranking: Ranking, judgements: Judgements, depth: int) -> JudgedRanking:
-        """Judge one ranking for each query, down to ``depth``."""
-        rows = ranking.rows[:, :depth]
-        marks = _marks(rows, judgements)
-        _refuse_repeats(rows, marks, judgements)
-        sizes = (sets.sizes for sets in judgements.sets)
-        return cls(*(JudgedSet((marks >> bit & 1).astype(bool), n) for bit, n in enumerate(sizes)))
+
+def judge(ranking: Ranking, judgements: Judgements, depth: int) -> JudgedRanking:
+    """Judge one ranking for each query, down to ``depth``; a document may not come twice."""
+    rows, size = ranking.rows[:, :depth], judgements.n_documents
+    if len(wrong := rows[(rows >= size) | (rows < -1)]):
+        raise DataError(f"the ranking has row {wrong[0]}, but the corpus has {size} documents")
+    # One bit for each set, in one table for all queries; the last entry is that of padding.
+    table = np.zeros(size + 1, dtype=np.uint8)
+    marks = np.zeros(rows.shape, dtype=np.uint8)
+    for query, ranked in enumerate(rows):
+        for bit, sets in enumerate(judgements.sets):
+            table[sets[query]] |= np.uint8(1 << bit)
+        marks[query] = table[ranked]
+        hits = ranked[marks[query] > 0].tolist()
+        if repeated := [row for row, n in Counter(hits).items() if n > 1]:
+            name = judgements.ids[query]
+            raise DataError(f"the ranking of query {name!r} has document row {repeated[0]} twice")
+        for sets in judgements.sets:
+            table[sets[query]] = 0
+    sizes = (sets.sizes for sets in judgements.sets)
+    return JudgedRanking(*(JudgedSet(marks >> bit & 1 > 0, n) for bit, n in enumerate(sizes)))
 
 
 def recall(judged: JudgedRanking, k: int) -> Floats:
@@ -252,7 +265,7 @@ def measure(
             )
     if judgements.undecided:
         ranking = ranking.without(judgements.undecided)
-    judged = JudgedRanking.of(ranking, judgements, needed_depth(judgements, metrics))
+    judged = judge(ranking, judgements, needed_depth(judgements, metrics))
     return {metric.name: metric(judged) for metric in chosen}
 
 
@@ -267,34 +280,3 @@ def _share(part: NDArray[np.number], total: NDArray[np.number]) -> Floats:
     result = np.full(len(total), np.nan)
     np.divide(part, total, out=result, where=total > 0)
     return result
-
-
-def _marks(rows: Rows, judgements: Judgements) -> NDArray[np.uint8]:
-    """Mark relevant, excluded and partly matching documents, one bit each."""
-    size = judgements.n_documents
-    if rows.size and (rows.max() >= size or rows.min() < -1):
-        row = rows.max() if rows.max() >= size else rows.min()
-        raise DataError(f"the ranking has row {row}, but the corpus has {size} documents")
-    # One table for all queries, cleared after each: nine times faster than a sorted search over
-    # all pairs. The last entry stays 0 for padding, which is -1.
-    table = np.zeros(size + 1, dtype=np.uint8)
-    marks = np.zeros(rows.shape, dtype=np.uint8)
-    for query in range(len(rows)):
-        members = [sets[query] for sets in judgements.sets]
-        for bit, documents in enumerate(members):
-            table[documents] |= np.uint8(1 << bit)
-        marks[query] = table[rows[query]]
-        for documents in members:
-            table[documents] = 0
-    return marks
-
-
-def _refuse_repeats(rows: Rows, marks: NDArray[np.uint8], judgements: Judgements) -> None:
-    """Refuse a ranking that returns a judged document twice: it would count twice."""
-    queries, ranks = np.nonzero(marks)
-    keys = np.sort(queries * np.int64(judgements.n_documents) + rows[queries, ranks])
-    repeated = keys[1:][keys[1:] == keys[:-1]]
-    if len(repeated):
-        query, row = divmod(int(repeated[0]), judgements.n_documents)
-        name = judgements.ids[query]
-        raise DataError(f"the ranking of query {name!r} has document row {row} twice")

@@ -11,7 +11,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation import significance
-from boolattn.evaluation.judgements import KINDS, QueryInfo
+from boolattn.evaluation.benchmark import KINDS, QueryInfo
 from boolattn.evaluation.metrics import mean
 from boolattn.files import atomic_file
 from boolattn.query.structure import LONGER, TEMPLATES
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.benchmark import Judgements
     from boolattn.evaluation.significance import Comparison
 
     Floats = NDArray[np.float64]

@@ -1,9 +1,8 @@
 """BoolAttn attached to Hugging Face encoders."""
 
-from boolattn.plugin.attach import attach
+from boolattn.plugin.backend import Record, recording
 from boolattn.plugin.install import detach, plugin_of
-from boolattn.plugin.recording import Record, recording
-from boolattn.plugin.storage import load, load_plugin, save, save_plugin
+from boolattn.plugin.storage import attach, load, load_plugin, save, save_plugin
 
 __all__ = [
     "Record",

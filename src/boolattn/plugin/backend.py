@@ -1,9 +1,11 @@
-"""Attention functions with a bias, registered with transformers."""
+"""Encoder families, attention functions with a bias for transformers, and forward passes."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,12 +16,18 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 
 from boolattn.attention.factors import wide_attention
 from boolattn.attention.folded import SHORT
-from boolattn.plugin.recording import current
+from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from collections.abc import Iterator
 
+    from torch import Tensor, nn
+    from transformers import PreTrainedModel
+
+    from boolattn.attention.boolattn import AnyCues
     from boolattn.attention.factors import AttentionBias
+    from boolattn.attention.gate import Gate
+    from boolattn.attention.layer import CueState, LayerBias
 
 #: Our attention function for each of transformers'.
 BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
@@ -29,6 +37,56 @@ BIAS = "boolattn_bias"
 PASS = "boolattn_pass"
 #: Keyword that passes the places of texts laid end to end to the attention function.
 PACKED = "boolattn_packed"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Names and abilities of a family's modules."""
+
+    attention: str  # class name of its self-attention
+    stack: str = ""  # module whose first argument is the input of the first layer, if there is one
+    has_interface: bool = True  # whether its attention uses ``AttentionInterface``
+    passes_kwargs: bool = True  # whether keyword arguments of the model reach every layer
+
+
+# DeBERTa is missing on purpose: it computes its scores outside AttentionInterface and takes no
+# additive mask, so a bias would be dropped without an error.
+FAMILIES = {
+    "bert": Family("BertSelfAttention", stack="encoder"),
+    "distilbert": Family("DistilBertSelfAttention", stack="transformer"),
+    "electra": Family("ElectraSelfAttention", stack="encoder"),
+    "modernbert": Family("ModernBertAttention"),
+    # MPNet adds its attention mask to the scores itself, and so the dense bias.
+    "mpnet": Family(
+        "MPNetSelfAttention", stack="encoder", has_interface=False, passes_kwargs=False
+    ),
+    "roberta": Family("RobertaSelfAttention", stack="encoder"),
+    "xlm-roberta": Family("XLMRobertaSelfAttention", stack="encoder"),
+}
+
+
+def family_of(encoder: PreTrainedModel) -> Family:
+    """Return an encoder's family, or raise."""
+    if not hasattr(encoder, "base_model"):
+        raise UnsupportedEncoderError(
+            f"cannot attach to a {type(encoder).__name__}; give a transformers encoder "
+            "(of a SentenceTransformer: model[0].model)"
+        )
+    name = encoder.config.model_type
+    if name not in FAMILIES:
+        raise UnsupportedEncoderError(
+            f"cannot attach to {name!r}; supported: {', '.join(sorted(FAMILIES))}"
+        )
+    if getattr(encoder.config, "is_decoder", False):
+        raise UnsupportedEncoderError(
+            f"cannot attach to a {name!r} decoder; load it with is_decoder=False"
+        )
+    return FAMILIES[name]
+
+
+def self_attentions(encoder: PreTrainedModel, family: Family) -> list[nn.Module]:
+    """Return the encoder's self-attention modules, first layer first."""
+    return [part for part in encoder.modules() if type(part).__name__ == family.attention]
 
 
 @dataclass
@@ -46,6 +104,69 @@ class Packed:
 
     starts: Tensor
     longest: int
+
+
+@dataclass
+class Record:
+    """What BoolAttn computed while recording, with gradients.
+
+    Biases and attention weights, ``(batch, heads, tokens, tokens)`` with the bias, are those of
+    the last pass, by layer number; cues and gates are of each pass, also if no gate was open.
+    """
+
+    wants_attention: bool = False
+    cue_states: list[CueState] = field(default_factory=list)
+    biases: dict[int, LayerBias] = field(default_factory=dict)
+    attention: dict[int, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class ForwardPass:
+    """One forward pass of one encoder."""
+
+    mask: Tensor  # 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+    gate: Gate | None  # from labels or the lexicon; a learned gate sets it before the first layer
+    cues: AnyCues | None = None  # ``None`` if no expert is open; then the layers are not changed
+    idle: frozenset[int] = frozenset()  # layers that are not changed
+
+
+@dataclass
+class LatePass:
+    """What is known of a pass that skips the model's hook: a call of ``model.forward``.
+
+    sentence-transformers calls encoders so. Labels and mask are known at the first layer.
+    """
+
+    input_ids: Tensor | None
+    embedded: Tensor | None = None  # input of the first layer, in a family without a stack
+    this: ForwardPass | None = None  # once the first layer has begun
+
+
+class _Current(threading.local):
+    """State of one thread."""
+
+    record: Record | None = None
+
+    def __init__(self) -> None:
+        #: By id of the encoder's hooks: one encoder may run while another does.
+        self.passes: dict[int, ForwardPass] = {}
+        self.late: dict[int, LatePass] = {}
+
+
+current = _Current()
+
+
+@contextmanager
+def recording(*, attention: bool = False) -> Iterator[Record]:
+    """Record what BoolAttn computes in this thread's forward passes.
+
+    With ``attention`` also the attention weights, as full matrices.
+    """
+    outer, current.record = current.record, Record(wants_attention=attention)
+    try:
+        yield current.record
+    finally:
+        current.record = outer
 
 
 def sdpa_attention(

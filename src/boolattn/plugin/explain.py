@@ -10,7 +10,7 @@ import torch
 
 from boolattn.files import require
 from boolattn.plugin import plugin_of, recording
-from boolattn.plugin.families import family_of
+from boolattn.plugin.backend import family_of
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def explain(
 
     ``operators`` are oracle labels; by default the model's own gate is used.
 
-    >>> from boolattn.plugin.attach import attach
+    >>> from boolattn.plugin.storage import attach
     >>> from transformers import AutoModel, AutoTokenizer
     >>> from boolattn.encoders.models import minilm_folder
     >>> encoder = AutoModel.from_pretrained(minilm_folder())

@@ -13,8 +13,7 @@ import torch
 
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.errors import GateError, UnsupportedEncoderError
-from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied
-from boolattn.plugin.recording import ForwardPass, LatePass, current
+from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, ForwardPass, LatePass, current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,9 +25,11 @@ if TYPE_CHECKING:
     from boolattn.attention.boolattn import BoolAttn
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.layer import CueState
-    from boolattn.plugin.families import Family
+    from boolattn.plugin.backend import Family
 
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+Arguments = tuple[Args, Kwargs]
 #: Operator names for each text, or 0 and 1 of the shape (batch, operators).
 OperatorLabels: TypeAlias = "Sequence[Sequence[str]] | Tensor"
 #: A forward pass without Boolean bias.
@@ -117,9 +118,7 @@ class ModelHooks:
         else:
             current.passes[id(self)] = this
 
-    def before_model(
-        self, _model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Arguments:
+    def before_model(self, _model: nn.Module, args: Args, kwargs: Kwargs) -> Arguments:
         """Take the labels from the call, and open the gate if it needs no hidden state.
 
         With ``is_bare=True`` the encoder runs without the plug-in.
@@ -137,26 +136,22 @@ class ModelHooks:
             kwargs[PASS] = this
         return args, kwargs
 
-    def after_model(self, _model: nn.Module, _args: tuple[Any, ...], _output: object) -> None:
+    def after_model(self, _model: nn.Module, _args: Args, _output: object) -> None:
         """End the pass; layers that are recomputed have their own reference to it."""
         self._set_pass(None)
 
-    def before_embeddings(
-        self, _embeddings: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def before_embeddings(self, _embeddings: nn.Module, args: Args, kwargs: Kwargs) -> None:
         """Begin a late pass, if the model's own hook was skipped."""
         if not torch.compiler.is_compiling() and id(self) not in current.passes:
             input_ids = args[0] if args else kwargs.get("input_ids")
             current.late[id(self)] = LatePass(input_ids)
 
-    def after_layers(self, _last: nn.Module, _args: tuple[Any, ...], _output: object) -> None:
+    def after_layers(self, _last: nn.Module, _args: Args, _output: object) -> None:
         """End a late pass."""
         if not torch.compiler.is_compiling():
             current.late.pop(id(self), None)
 
-    def before_stack(
-        self, _stack: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Arguments:
+    def before_stack(self, _stack: nn.Module, args: Args, kwargs: Kwargs) -> Arguments:
         """Find cues in the input of the first layer, in a family with a stack of layers."""
         hidden = args[0] if args else kwargs["hidden_states"]
         this = kwargs.get(PASS) if self.family.passes_kwargs else self.current_pass()
@@ -166,9 +161,7 @@ class ModelHooks:
             kwargs[PASS] = this
         return args, kwargs
 
-    def after_embeddings(
-        self, _embeddings: nn.Module, _args: tuple[Any, ...], hidden: Tensor
-    ) -> None:
+    def after_embeddings(self, _embeddings: nn.Module, _args: Args, hidden: Tensor) -> None:
         """Find cues in the input of the first layer, in a family without a stack."""
         this = self.current_pass()
         if this is not None:
@@ -176,7 +169,7 @@ class ModelHooks:
         elif late := current.late.get(id(self)):
             late.embedded = hidden
 
-    def _begin_late(self, hidden: Tensor | None, kwargs: dict[str, Any]) -> ForwardPass | None:
+    def _begin_late(self, hidden: Tensor | None, kwargs: Kwargs) -> ForwardPass | None:
         """Begin the first layer of a late pass; ``None`` for layers called by themselves.
 
         Labels are among the layers' keyword arguments, and are taken from them.
@@ -199,7 +192,7 @@ class ModelHooks:
             self._find_cues(late.this, hidden)
         return late.this
 
-    def _layer_pass(self, kwargs: dict[str, Any]) -> ForwardPass | None:
+    def _layer_pass(self, kwargs: Kwargs) -> ForwardPass | None:
         """Return the pass that a self-attention belongs to."""
         this = kwargs.pop(PASS, None) if self.family.passes_kwargs else self.current_pass()
         if this is not None or torch.compiler.is_compiling():
@@ -253,7 +246,7 @@ class ModelHooks:
             record.attention.clear()
 
     def before_attention(
-        self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, index: int, module: nn.Module, args: Args, kwargs: Kwargs
     ) -> Arguments:
         """Compute the bias of layer ``index`` and pass it to the attention function."""
         this = self._layer_pass(kwargs)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, UnsupportedEncoderError
-from boolattn.plugin.backend import BACKENDS, register
-from boolattn.plugin.families import Family, family_of, self_attentions
+from boolattn.plugin.backend import BACKENDS, family_of, register, self_attentions
 from boolattn.plugin.hooks import ModelHooks
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
 
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.gate import LexiconGate
+    from boolattn.plugin.backend import Family
 
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.
 NAME = "boolattn"

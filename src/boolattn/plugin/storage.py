@@ -1,4 +1,4 @@
-"""Save and load a plug-in, alone or with its encoder: one safetensors file.
+"""Attach, save and load a plug-in, alone or with its encoder: one safetensors file.
 
 The settings are in the file's header, so that weights and settings are always of one save.
 """
@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,19 +18,21 @@ from safetensors.torch import save_file
 from transformers import AutoModel
 from transformers.utils.hub import cached_file
 
-from boolattn.attention.config import OLDER, BoolAttnConfig
+from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.checksums import write_sums
 from boolattn.errors import ConfigError, PluginMismatchError
 from boolattn.files import atomic_folder
-from boolattn.plugin.families import family_of
+from boolattn.plugin.backend import family_of
 from boolattn.plugin.install import NAME, detach, install, plugin_of
 from boolattn.plugin.strict import check_loaded, strict_loading
+from boolattn.plugin.vocabulary import lexicon_gate
 from boolattn.settings import build, checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sentence_transformers import SentenceTransformer
     from torch import Tensor, nn
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -45,6 +47,48 @@ SHIPPED = "shipped"
 _SHIPPED_FOLDER = Path(__file__).parents[1] / "models" / "boolattn"
 #: Sizes of the encoder that a plug-in depends on.
 _SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers")
+
+
+@checked
+def attach(
+    encoder: PreTrainedModel | SentenceTransformer,
+    config: BoolAttnConfig | str | None = None,
+    *,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> BoolAttn:
+    """Give an encoder's self-attention layers a Boolean bias, in place.
+
+    With ``"shipped"`` as the config the plug-in is a trained one, of the shipped encoder or of
+    all-MiniLM-L6-v2. Else no output changes by a bit until the plug-in is trained (with gradients
+    it does by rounding), and after that while no gate is open. The encoder also takes
+    ``operators=``, oracle labels that override the gate: a list of operator names for each text,
+    or 0 and 1 of the shape ``(batch, operators)``.
+
+    By default the gate is the lexicon if the encoder's own tokenizer is given, and else no gate
+    but labels. The plug-in that is returned is now a module of the encoder.
+
+    Inside a ``SentenceTransformer``, which calls ``forward``, it acts too: attach to
+    ``model[0].model``. Only MPNet's ``forward`` ignores ``operators=``.
+
+    >>> from transformers import AutoModel
+    >>> from boolattn.encoders.models import minilm_folder
+    >>> attach(AutoModel.from_pretrained(minilm_folder()), "shipped").config.gate
+    'lexicon'
+    """
+    encoder = cast("PreTrainedModel", encoder)
+    family_of(encoder)  # tells where it is in a SentenceTransformer
+    if isinstance(config, str):
+        if config != SHIPPED:
+            raise ConfigError(f"config must be settings or {SHIPPED!r}, got {config!r}")
+        return _load_shipped(encoder)
+    if config is None:
+        config = BoolAttnConfig(gate="label" if tokenizer is None else "lexicon")
+    lexicon = None
+    if config.gate == "lexicon":
+        if tokenizer is None:
+            raise ConfigError("gate='lexicon' needs the encoder's tokenizer=")
+        lexicon = lexicon_gate(config, tokenizer, encoder.config.vocab_size)
+    return install(encoder, config, lexicon)
 
 
 @checked
@@ -90,7 +134,7 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
             raise PluginMismatchError(
                 f"{path} was saved for an encoder with {name} {saved}; this one has {actual}"
             )
-    config = saved_config(header["config"], source=str(path))
+    config = build(BoolAttnConfig, header["config"], source=str(path))
     lexicon = None
     if config.gate == "lexicon":
         buffers = [tensors.get(f"gate.{name}") for name in ("cues", "owners", "word_flags")]
@@ -107,8 +151,7 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
     return plugin
 
 
-def load_shipped(encoder: PreTrainedModel) -> BoolAttn:
-    """Attach the plug-in of the package that was trained for this encoder."""
+def _load_shipped(encoder: PreTrainedModel) -> BoolAttn:
     folders = sorted(path.parent for path in _SHIPPED_FOLDER.glob(f"*/{FILE}"))
     sizes, sample = _sizes(encoder), torch.tensor(_sample(encoder))
     for folder in folders:
@@ -121,11 +164,6 @@ def load_shipped(encoder: PreTrainedModel) -> BoolAttn:
         f"no shipped plug-in was trained for this encoder, only for "
         f"{' and '.join(folder.name for folder in folders)}; attach an untrained one and train it"
     )
-
-
-def saved_config(values: Mapping[str, Any], *, source: str) -> BoolAttnConfig:
-    """Build settings from a file; what files of older versions lack is as it was then."""
-    return build(BoolAttnConfig, OLDER | dict(values), source=source)
 
 
 def refuse_adapters(model: nn.Module) -> None:
@@ -228,8 +266,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     written = header.get("format") if isinstance(header, dict) else None
     if written != FORMAT or not isinstance(header.get("config"), dict):
         raise PluginMismatchError(f"{path} has format {written}; this version reads {FORMAT}")
-    # Files of older versions have no sum.
-    if header.get("sha256", digest := _sum(tensors)) != digest:
+    if header.get("sha256") != _sum(tensors):
         raise PluginMismatchError(f"{path} is damaged: its checksum differs; copy it again")
     return header, tensors
 

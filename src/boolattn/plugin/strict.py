@@ -8,19 +8,16 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
-from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import transformers
-from tokenizers import Tokenizer
 from transformers.utils import logging
 
+from boolattn.checksums import CONFIG, check_folder, parts_of
 from boolattn.errors import BoolattnError, DataError
-from boolattn.model_folder import CONFIG, MODULES, TOKENIZER, check_folder, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _REMEDY = "save the model again, or copy its folder again"
@@ -43,8 +40,7 @@ def strict_loading(folder: Path) -> Iterator[None]:
     except BoolattnError:
         raise
     except Exception as error:
-        file = _guilty(folder)
-        raise DataError(f"{file} cannot be loaded: {_reason(error)}; {_REMEDY}") from error
+        raise DataError(f"{folder} cannot be loaded: {_reason(error)}; {_REMEDY}") from error
 
 
 def check_loaded(info: Mapping[str, Any], folder: Path) -> None:
@@ -83,38 +79,6 @@ def _check_weights(part: Path) -> None:
     finally:
         logging.set_verbosity(level)
     check_loaded(info, part)
-
-
-def _guilty(folder: Path) -> Path:
-    """Return the file that a library cannot read, or else the folder."""
-    for part in parts_of(folder):
-        tokenizer = str(part / TOKENIZER)
-        tests: dict[str, Callable[[], object]] = {
-            TOKENIZER: partial(Tokenizer.from_file, tokenizer),
-            CONFIG: partial(_open_config, part, folder),
-        }
-        for name, test in tests.items():
-            try:
-                if (part / name).is_file():
-                    test()
-            except Exception:  # noqa: BLE001 - whatever a library raises
-                return part / name
-    return folder
-
-
-def _open_config(part: Path, folder: Path) -> None:
-    """Open the settings of a module as its library does."""
-    values = json.loads((part / CONFIG).read_text(encoding="utf-8"))
-    if "model_type" in values:
-        transformers.AutoModel.from_config(
-            transformers.AutoConfig.from_pretrained(part, local_files_only=True)
-        )
-        return
-    for module in json.loads((folder / MODULES).read_text(encoding="utf-8")):
-        if folder / module["path"] == part:
-            home, _, name = module["type"].rpartition(".")
-            kind = getattr(import_module(home), name)
-            kind.load(str(folder), subfolder=module["path"], local_files_only=True)
 
 
 def _reason(error: Exception) -> str:

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoder.tower_storage import load_towers
 from boolattn.errors import BoolattnError
-from boolattn.evaluation.judgements import Judgements
+from boolattn.evaluation.benchmark import Judgements
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import write_run
 from boolattn.evaluation.results import results_of

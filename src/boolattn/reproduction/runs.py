@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import DataError, MissingDataError
-from boolattn.evaluation.judgements import QueryInfo
+from boolattn.evaluation.benchmark import QueryInfo
 from boolattn.evaluation.results import Results, average, compare_results
 from boolattn.evaluation.tables import short
 from boolattn.files import atomic_file
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.benchmark import Judgements
     from boolattn.evaluation.significance import Comparison
     from boolattn.reproduction.systems import DatasetSpec
 

@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.data.records import Document
 from boolattn.errors import DataError, MissingDataError
-from boolattn.files import require
-from boolattn.jsonl import ENDINGS, MAX_LINE, check_object, parse_object, read_lines, too_long
+from boolattn.jsonl import (
+    ENDINGS,
+    MAX_LINE,
+    check_object,
+    parse_object,
+    read_lines,
+    read_parquet,
+    too_long,
+)
 from boolattn.stores.filters import known_name
 from boolattn.stores.text_files import READERS, read_sheets, read_text
 from boolattn.stores.values import as_boolean, flatten
@@ -115,7 +122,7 @@ def _rows(path: Path, max_line: int, *, follow_links: bool) -> tuple[Rows, bool]
         name = name.removesuffix(ending)
     kind = name.rpartition(".")[2]
     if kind in ("parquet", "xlsx"):
-        return (_parquet if kind == "parquet" else read_sheets)(path), False
+        return (read_parquet if kind == "parquet" else read_sheets)(path), False
     if path.suffix.lower() in READERS:
         return _folder(path.parent, [path]), False
     if path != STDIN and kind not in ("jsonl", "ndjson", "json", "csv", "tsv"):
@@ -195,23 +202,6 @@ def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:
         else:
             row.pop("", None)  # the index of a pandas table
             yield number, row
-
-
-def _parquet(path: Path) -> Rows:
-    require("Parquet", ("pyarrow",), "parquet")
-    from pyarrow import ArrowException
-    from pyarrow.parquet import ParquetFile
-
-    number = 0
-    try:
-        with ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=1024):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-    except (ArrowException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path}:{number + 1}: damaged, or not Parquet ({reason})") from error
 
 
 def _text_files(folder: Path, *, follow_links: bool) -> list[Path]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.records import Dataset, Query
-    from boolattn.evaluation.judgements import Judgements
+    from boolattn.evaluation.benchmark import Judgements
     from boolattn.training.settings import Preset
 
 METRICS = ("recall@100", "r_precision", "leak")

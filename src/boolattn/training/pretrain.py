@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.attention.gate import LearnedGate, learned_gate
+from boolattn.plugin.backend import Record, recording
 from boolattn.plugin.install import plugin_of
-from boolattn.plugin.recording import Record, recording
 from boolattn.training.batches.tokens import LabelledSentences, PretrainingSet, SentenceBatch
 from boolattn.training.loop import Loop, fast_products, parameter_groups
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss

@@ -10,8 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate, generate_triplets
-from boolattn.data.setbert import label_setbert, read_setbert
+from boolattn.data.sentences import (
+    HELD_OUT_SEED,
+    Mixture,
+    generate,
+    generate_triplets,
+    read_setbert,
+)
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.query.parsed_query import span_labels
 
@@ -159,8 +164,8 @@ class PretrainingSet:
         """Read SetBERT's sentences, which have no scopes; evaluate on some of its test split."""
         if settings.scope_weight:
             raise ConfigError("SetBERT's sentences have no scopes; set pretrain.scope_weight=0")
-        rows = list(label_setbert(read_setbert(folder), settings.seed))
-        test = list(label_setbert(read_setbert(folder, "test"), settings.seed))
+        rows = list(read_setbert(folder, settings.seed))
+        test = list(read_setbert(folder, settings.seed, is_test=True))
         order = np.random.default_rng(settings.seed).permutation(len(test))
         triplets = [triplet for _, triplet in rows if triplet and settings.triplet_weight]
         sentences = [sentence for sentence, _ in rows]

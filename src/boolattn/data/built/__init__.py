@@ -1,1 +1,0 @@
-"""Benchmarks that ``benchmark_data/`` of the source repository built into a folder."""
