@@ -43,8 +43,8 @@ def built(request, retriever, tmp_path_factory):
 
 def test_the_manifest_states_the_recall_that_a_caller_sees(built, retriever):
     approximate, exact = built
-    settings = Searcher.open(approximate.store.folder, retriever).store.manifest.index
-    assert exact.store.manifest.index == {}
+    settings = Searcher.open(approximate.store.folder, retriever).store.manifest.graph
+    assert exact.store.manifest.graph == {}
     assert set(settings["recall"]) == {str(depth) for depth in TARGETS}
     # Other queries than those it was measured with, among documents of which many are alike.
     queries = retriever.encode_documents(texts(50, seed=1))

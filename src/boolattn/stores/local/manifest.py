@@ -14,21 +14,21 @@ import os
 import shlex
 import shutil
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import BoolattnError, ConfigError, IndexBusyError, IndexFolderError
 from boolattn.files import is_special
 from boolattn.settings import build, check_types
-from boolattn.stores.settings import StoreSettings, check_format, no_index
+from boolattn.stores.settings import StoreSettings, check_format, no_index, saved_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST, LOCK, SEGMENTS, PART = "manifest.json", "lock", "segments", ".part"
-_PREFIXES = ("engine-", "lexical-", "deleted-")
+GRAPH, WORDS = _PREFIXES = ("graph-", "words-")
 logger = logging.getLogger(__name__)
 #: Opening an index compares hashes up to so many bytes, small files first (about half a second);
 #: of larger files only the size. ``verify`` compares all.
@@ -37,21 +37,11 @@ MAX_HASHED = 1 << 30
 MAX_COPIED = 1 << 27
 
 
-@dataclass(frozen=True)
-class FileEntry:
+class FileEntry(NamedTuple):
     """Size and SHA-256 of a file."""
 
     size: int
     sha256: str
-
-
-@dataclass(frozen=True)
-class SegmentEntry:
-    """A segment; its folder is named by a hash of its contents."""
-
-    name: str
-    count: int  # of vectors: one for each passage
-    n_documents: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,34 +49,29 @@ class Manifest:
     """Everything a local store consists of."""
 
     settings: StoreSettings
-    segments: tuple[SegmentEntry, ...] = ()  # in the order of the rows
+    segments: tuple[str, ...] = ()  # files, in the order of the rows
     files: dict[str, FileEntry] = field(default_factory=dict)  # by path in the folder
-    index: dict[str, Any] = field(default_factory=dict)  # of the vectors: file, effort, recall
+    graph: dict[str, Any] = field(default_factory=dict)  # of the vectors: file, effort, recall
     words: str = ""  # folder of the words
-    deleted: str = ""  # file of deleted documents
-    n_deleted: int = 0  # documents
+    deleted: tuple[int, ...] = ()  # numbers of documents
     generation: int = 0  # number of changes
     format: int = FORMAT
-
-    @property
-    def n_rows(self) -> int:
-        """Number of vectors, with those of deleted documents."""
-        return sum(segment.count for segment in self.segments)
 
     @property
     def is_small(self) -> bool:
         """Whether the files are copied into memory, where nobody can change them."""
         return sum(entry.size for entry in self.files.values()) <= MAX_COPIED
 
-    @property
-    def n_documents(self) -> int:
-        """Number of documents, without the deleted ones."""
-        return sum(segment.n_documents for segment in self.segments) - self.n_deleted
-
     def to_json(self) -> str:
         """Return the file's text, with a hash of its content."""
-        body = json.loads(json.dumps(asdict(self), sort_keys=True))
-        return json.dumps({"index": body, "sha256": _hash(body)}, indent=1)
+        body = json.loads(json.dumps(asdict(self)))
+        return json.dumps({"index": body, "sha256": _hash(body)})
+
+    def with_files(self, folder: Path, prefix: str, paths: Iterable[Path]) -> Manifest:
+        """Return a manifest with files in place of those whose names begin with a prefix."""
+        files = {name: entry for name, entry in self.files.items() if not name.startswith(prefix)}
+        files |= {path.relative_to(folder).as_posix(): describe(path) for path in paths}
+        return replace(self, files=files)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -98,17 +83,13 @@ def read_manifest(folder: Path) -> Manifest:
         raise IndexFolderError(f"{path} is not an index's; name a folder that was indexed")
     check_format(folder, body["format"], FORMAT)
     try:
-        if outer.get("sha256") != _hash(body) or set(body) != {f.name for f in fields(Manifest)}:
-            raise ConfigError("another hash, or other fields")
-        body["settings"] = build(StoreSettings, body["settings"])
-        body["segments"] = tuple(SegmentEntry(**entry) for entry in body["segments"])
-        body["files"] = {name: FileEntry(**entry) for name, entry in body["files"].items()}
-        manifest = Manifest(**body)
-        for entry in (manifest, manifest.settings, *manifest.segments, *manifest.files.values()):
-            check_types(entry)
-        if manifest.n_deleted < 0 or manifest.n_documents < 0:
-            raise ConfigError("more documents deleted than there are")
-    except (TypeError, AttributeError, ConfigError) as error:
+        if outer.get("sha256") != _hash(body):
+            raise ConfigError("another hash")
+        body["settings"] = saved_settings(body["settings"], str(path))
+        body["files"] = {name: FileEntry(*entry) for name, entry in body["files"].items()}
+        manifest = build(Manifest, body)
+        check_types(manifest)
+    except (TypeError, AttributeError, LookupError, ConfigError, IndexFolderError) as error:
         raise IndexFolderError(
             f"{path} is damaged or was changed by hand; build the index again"
         ) from error
@@ -175,8 +156,7 @@ def describe(path: Path) -> FileEntry:
 
 
 def _hash(body: dict[str, Any]) -> str:
-    text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def _missing(folder: Path) -> IndexFolderError:
@@ -245,8 +225,8 @@ def commit(folder: Path, manifest: Manifest) -> None:
     sync(folder)
 
 
-def clean(folder: Path, *, segments: bool = True, others: bool = True) -> None:
-    """Remove what was never finished, and segments and other files that the manifest does not name.
+def clean(folder: Path, *, keep_segments: bool = False) -> None:
+    """Remove files that were never finished, and those that the manifest does not name.
 
     Finished segments can stay, to resume a build.
     """
@@ -254,9 +234,8 @@ def clean(folder: Path, *, segments: bool = True, others: bool = True) -> None:
     with suppress(BoolattnError):
         for name in read_manifest(folder).files:
             used |= {folder / name, *(folder / name).parents}
-    names = dict.fromkeys(folder.glob(f"{SEGMENTS}/*"), segments)
-    if others:
-        names |= {path: path.name.startswith(_PREFIXES) for path in folder.iterdir()}
+    names = dict.fromkeys(folder.glob(f"{SEGMENTS}/*"), not keep_segments)
+    names |= {path: path.name.startswith(_PREFIXES) for path in folder.iterdir()}
     for path, is_removed in names.items():
         if path.name.endswith(PART) or (is_removed and path not in used):
             _remove(path)

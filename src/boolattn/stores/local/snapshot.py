@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.base import Passages, Reader, similarities
-from boolattn.stores.filters import NUMBERS, RANGES, Field, Filter
+from boolattn.stores.filters import EARLIEST, LATEST, RANGES, Field, Filter
 from boolattn.stores.local.manifest import read_stamps
-from boolattn.stores.local.segments import Rows
-from boolattn.stores.local.vectors import ExactVectors, open_vectors
-from boolattn.stores.values import ValueCounts, filter_hash, items
+from boolattn.stores.local.segments import COMPARED, Rows
+from boolattn.stores.local.vectors import exact_scores, exact_search, open_graph
+from boolattn.stores.settings import HNSW
+from boolattn.stores.values import ValueCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from boolattn.data.records import Document
     from boolattn.stores.base import Array, Claims, Keys, Mask
@@ -33,22 +37,26 @@ class Snapshot(Rows, Reader):
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.label, self.manifest, self.settings = str(folder), manifest, manifest.settings
-        self.stamps = read_stamps(folder, manifest)
+        self._folder, self._stamps = folder, read_stamps(folder, manifest)
         super().__init__(folder, manifest)
-        self.index = open_vectors(folder, manifest, self)
-        self.scans = self.index.is_exact
+        is_graph = self.settings.vectors == HNSW
+        self._search = (
+            open_graph(folder, manifest, self).search if is_graph else partial(exact_search, self)
+        )
+        self.scans = not is_graph
         self._words: Words | None = None
         if manifest.words:
             from boolattn.stores.local.words import Words  # tantivy only where it is needed
 
             self._words = Words(folder / manifest.words, is_copied=manifest.is_small)
         self._masks: dict[Filter, Mask | None] = {}
+        self._texts: dict[str, dict[int, str]] = {}  # of a field, by their hashes
         self._fields: dict[str, Field] = {}
 
-    def changed_files(self, folder: Path) -> set[str]:
+    def changed_files(self) -> set[str]:
         """Return which mapped files were changed in place or replaced since they were opened."""
-        now = read_stamps(folder, self.manifest)
-        return {name for name, stamp in now.items() if stamp != self.stamps.get(name)}
+        now = read_stamps(self._folder, self.manifest)
+        return {name for name, stamp in now.items() if stamp != self._stamps.get(name)}
 
     def count(self, where: Filter) -> int:
         mask = self.mask(where)
@@ -61,7 +69,7 @@ class Snapshot(Rows, Reader):
             mask = np.repeat(mask, np.diff(self.first_rows))
         while True:
             ranked = []
-            for rows, scores in zip(*self.index.search(vectors, n_rows, mask), strict=True):
+            for rows, scores in zip(*self._search(vectors, n_rows, mask), strict=True):
                 rows, scores = rows[rows >= 0], scores[rows >= 0]
                 if self.has_passages:
                     rows = np.searchsorted(self.first_rows, rows, side="right") - 1
@@ -87,7 +95,7 @@ class Snapshot(Rows, Reader):
 
     def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
         self.check_length(vectors)
-        scores = self._best_of(ExactVectors(self).scores(vectors), self.first_rows[:-1])
+        scores = self._best_of(exact_scores(self, vectors), self.first_rows[:-1])
         if (mask := self.mask(where)) is None:
             return np.arange(scores.shape[1]), scores
         keys = np.flatnonzero(mask)
@@ -131,9 +139,10 @@ class Snapshot(Rows, Reader):
 
     def fields(self) -> Mapping[str, Field]:
         if not self._fields:
-            for name in self.names():
-                ranges = [[f"{column}:{name}" for column in pair] for pair in NUMBERS]
-                self._fields[name] = Field(*(self.extremes(*pair) for pair in ranges))
+            columns = {tuple(name.split(":", 1)) for s in self.segments for name in s.columns}
+            for name in sorted(name[1] for name in columns if name[0] == "hash"):
+                ranges = (self.extremes(f"{kind}:{name}") for kind in COMPARED)
+                self._fields[name] = Field(*ranges)
         return self._fields
 
     def sample(self, n: int) -> list[Document]:
@@ -142,21 +151,14 @@ class Snapshot(Rows, Reader):
         return [self.document(key) for key in keys[chosen[: len(keys)]].tolist()]
 
     def value_counts(self, name: str, n: int) -> ValueCounts:
-        hashes, numbers = self.hashes(name)
-        is_live = (hashes != 0) & self.live[numbers]
-        hashes, numbers = hashes[is_live], numbers[is_live]
-        order = np.lexsort((numbers, hashes))
-        hashes, numbers = hashes[order], numbers[order]
-        # A list may hold a value twice.
-        is_new = (np.diff(hashes, prepend=0) != 0) | (np.diff(numbers, prepend=-1) != 0)
-        hashes, numbers = hashes[is_new], numbers[is_new]
+        values = self.values(name)
+        is_live = self.live[values.documents]
+        numbers, hashes = values.documents[is_live], values.hashes[is_live]
         _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
-        frequent = []
-        for index in np.argsort(-counts, kind="stable")[:n].tolist():
-            metadata = self.document(int(numbers[first[index]])).metadata
-            wanted = hashes[first[index]]
-            value = next(v for v in items(metadata[name]) if filter_hash(v) == wanted)
-            frequent.append((value, int(counts[index])))
+        frequent = [
+            (self.value(name, int(numbers[first[i]]), int(hashes[first[i]])), int(counts[i]))
+            for i in np.argsort(-counts, kind="stable")[:n]
+        ]
         return ValueCounts(len(np.unique(numbers)), len(counts), frequent)
 
     def mask(self, where: Filter) -> Mask | None:
@@ -185,23 +187,33 @@ class Snapshot(Rows, Reader):
 
     def _passes(self, condition: Condition) -> Mask:
         """Return which documents meet a condition, deleted ones too."""
-        if condition.kind in RANGES:
-            column = self.column(condition.number)
-            mask = np.asarray(RANGES[condition.kind](column, condition.values[0]), bool)
-        elif condition.kind == "exists":
-            has_value = self.column(f"hash:{condition.name}") != 0
-            mask = np.asarray(has_value == condition.values[0], bool)
+        name, kind, wanted = condition.name, condition.kind, condition.values
+        values = self.values(name)
+        if kind in RANGES:
+            is_date = condition.column in (EARLIEST, LATEST)
+            passing = RANGES[kind](values.dates if is_date else values.numbers, wanted[0])
+        elif kind == "exists":
+            passing = np.full(len(values.hashes), True)
+        elif kind == "contains":
+            passing = np.isin(values.hashes, self._containing(name, str(wanted[0]).casefold()))
         else:
-            wanted = condition.hashes
-            if condition.kind == "contains":
-                text = str(condition.values[0]).casefold()
-                texts = self.texts(condition.name).items()
-                wanted = tuple(number for number, value in texts if text in value.casefold())
-            hashes, numbers = self.hashes(condition.name)
-            mask = np.zeros(self.n_documents, bool)
-            mask[numbers[np.isin(hashes, np.array(wanted, np.uint64))]] = True
-            mask = ~mask if condition.kind == "not" else mask
-        return ~mask if condition.is_negated else mask
+            passing = np.isin(values.hashes, np.array(condition.hashes, np.uint64))
+        mask = np.zeros(self.n_documents, bool)
+        mask[values.documents[passing]] = True
+        is_inverted = kind == "not" or (kind == "exists" and not wanted[0])
+        return ~mask if is_inverted != condition.is_negated else mask
+
+    def _containing(self, name: str, text: str) -> NDArray[np.uint64]:
+        """Return hashes of the texts of a field that contain a text."""
+        if name not in self._texts:
+            hashes, first = np.unique(self.values(name).hashes, return_index=True)
+            numbers = self.values(name).documents[first]
+            pairs = zip(numbers.tolist(), hashes.tolist(), strict=True)
+            different = {key: self.value(name, number, key) for number, key in pairs}
+            texts = {key: v.casefold() for key, v in different.items() if isinstance(v, str)}
+            self._texts[name] = texts
+        texts = self._texts[name]
+        return np.array([key for key, value in texts.items() if text in value], np.uint64)
 
     @property
     def _word_index(self) -> Words:
