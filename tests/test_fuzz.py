@@ -242,8 +242,8 @@ def test_document_rows(tmp_path_factory, rows, kind, skips):
     else:
         joined = "\n".join(json.dumps(row) for row in rows)
         path.write_text(json.dumps(rows) if kind == "json" else joined)
-    on_bad = (lambda _line: None) if skips else None
-    for document in tried(lambda: list(read_documents(path, on_bad=on_bad))) or ():
+    options = {"on_error": lambda _: None} if skips else {}
+    for document in tried(lambda: list(read_documents(path, **options))) or ():
         assert document.id
     shutil.rmtree(path.parent)
 

@@ -166,9 +166,7 @@ def resolve(condition: Condition, fields: Mapping[str, Field]) -> Condition:
     name = known_name(condition.name, fields)
     if name not in fields:
         names = ", ".join(sorted(fields)) or "none"
-        near = get_close_matches(name.lower(), map(str.lower, fields), 1)
-        meant = [f"; did you mean {field!r}?" for field in fields if field.lower() in near]
-        hint = meant[0] if meant else ""
+        hint = did_you_mean(name, fields)
         raise QueryError(f"no document has the field {name!r}; there are: {names}{hint}")
     condition = replace(condition, name=name)
     if condition.kind in RANGES:
@@ -182,6 +180,13 @@ def known_name(name: str, names: Iterable[str]) -> str:
     """Return the name as it is known, where only capitals differ; else the name itself."""
     known = [other for other in names if other.casefold() == name.casefold()]
     return name if name in known or len(known) != 1 else known[0]
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question for the end of a message, if a name is like a known one."""
+    known = {other.lower(): other for other in names}
+    near = get_close_matches(name.lower(), known, 1)
+    return f"; did you mean {known[near[0]]!r}?" if near else ""
 
 
 def _with_column(condition: Condition, field: Field) -> Condition:
