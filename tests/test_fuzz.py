@@ -359,9 +359,9 @@ def test_a_manifest_that_was_written_so(searcher, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("damaged") / "index"
     shutil.copytree(searcher.store.folder, folder)
     path = folder / manifest.MANIFEST
-    body = json.loads(path.read_text())["index"]
-    _edit(body, data)
-    path.write_text(json.dumps({"index": body, "sha256": manifest._hash(body)}))
+    values = checksums.read_manifest(path)
+    _edit(values, data)
+    checksums.write_manifest(path, values)
     conditions = {"year": 1990}
     tried(
         lambda: Searcher.open(folder, searcher.encoder, parser=None).search(
@@ -487,7 +487,7 @@ REFUSALS = [
     (test_document_files_of_any_bytes, "stores.document_files", "DataError", "not Parquet"),
     *(
         (test_index_files, "stores.local.manifest", "IndexFolderError", part)
-        for part in ("is damaged; build", "changed by hand", "instead of", "was altered")
+        for part in ("is damaged or cannot", "was altered")
     ),
     (test_a_manifest_that_was_written_so, "stores.local.manifest", "IndexFolderError", "by hand"),
     *(

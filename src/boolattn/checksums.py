@@ -54,7 +54,7 @@ def _loaded(folder: Path) -> set[str]:
 def write_manifest(path: Path, values: Mapping[str, Any]) -> None:
     """Write a manifest with its own checksum."""
     with atomic_file(path) as file:
-        file.write(json.dumps({**values, "checksum": _checksum(values)}, indent=1) + "\n")
+        file.write(json.dumps({**values, "checksum": checksum(values)}, indent=1) + "\n")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -62,15 +62,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
     check_regular(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        checksum = values.pop("checksum", None)
+        expected = values.pop("checksum", None)
         sums = values["files"].items()
         is_right = all(isinstance(text, str) for pair in sums for text in pair)
     except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         raise DataError(f"{path} is damaged ({_reason(error)}); {DAMAGED}") from error
     # Parsers exported before checksums existed have none.
-    if not is_right or (checksum is None and path.name != "parser.json"):
+    if not is_right or (expected is None and path.name != "parser.json"):
         raise DataError(f"{path} is damaged: it is no manifest; {DAMAGED}")
-    if checksum is not None and checksum != _checksum(values):
+    if expected is not None and expected != checksum(values):
         raise DataError(f"{path} was changed: its checksum differs; {DAMAGED}")
     return dict(values)
 
@@ -88,7 +88,8 @@ def read_typed_manifest(kind: type[T], path: Path) -> T:
     return manifest
 
 
-def _checksum(values: Mapping[str, Any]) -> str:
+def checksum(values: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of values."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -79,7 +79,7 @@ def test_a_large_index_that_is_cut_is_not_read_further(index, retriever, monkeyp
         assert client.get("/health").status_code == 200
         path.write_bytes(content)
         assert client.get("/search?q=moths").status_code == 200
-    assert "safetensors has 10 bytes instead of" in caplog.text
+    assert "safetensors was altered" in caplog.text
     assert "Traceback" not in caplog.text
 
 
@@ -229,7 +229,7 @@ def test_a_service_whose_file_stays_cut_comes_back_when_it_is_restored(service, 
     lines = [next(service.stderr)]
     while "starts again in 4 s" not in lines[-1]:
         lines.append(next(service.stderr))
-    assert "safetensors has 10 bytes instead of" in "".join(lines)
+    assert "safetensors was altered" in "".join(lines)
     path.write_bytes(content)
     address = service.stdout.readline().strip()
     assert httpx2.get(f"{address}search?q=moths").json()["hits"] == before

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from boolattn.checksums import read_manifest, write_manifest
 from boolattn.data.records import Document
 from boolattn.encoders.callables import unit
 from boolattn.errors import IndexFolderError
@@ -158,11 +156,9 @@ def test_a_file_that_was_tampered_with_is_refused(precision, folder, retriever):
     # A manifest that states another precision, with the right hash of itself.
     for other in set(SIZES) - {precision}:
         saved = (folder / MANIFEST).read_text()
-        body = json.loads(saved)["index"]
-        body["settings"]["precision"] = other
-        text = json.dumps(body, sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        (folder / MANIFEST).write_text(json.dumps({"index": body, "sha256": digest}))
+        values = read_manifest(folder / MANIFEST)
+        values["settings"]["precision"] = other
+        write_manifest(folder / MANIFEST, values)
         with pytest.raises(IndexFolderError, match="does not fit its manifest; build the index"):
             Searcher.open(folder, retriever)
         (folder / MANIFEST).write_text(saved)

@@ -18,7 +18,7 @@ from boolattn.data.records import Document, checked_documents
 from boolattn.errors import DataError
 from boolattn.stores.analysis import asserted_terms, negated_spans, term_counts
 from boolattn.stores.filters import NUMBERS
-from boolattn.stores.values import filter_hash, flatten, is_number, items, moment_of
+from boolattn.stores.values import filter_hash, flatten, is_number, items, moment_of, value_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -84,7 +84,11 @@ class Batch:
 def batches(documents: Iterable[Document], size: int, n_tokens: int) -> Iterator[Batch]:
     """Split a corpus into batches, and its documents into passages of so many tokens."""
     batch = Batch()
+    seen: set[int] = set()  # hashes, which need less memory than ids
     for document in checked_documents(documents):
+        if (key := value_hash(name := document.id)) in seen:
+            raise DataError(f"the id {name!r} comes twice; every document needs its own")
+        seen.add(key)
         batch.add(document, cut(document.text, n_tokens))
         if len(batch.lines) >= size or batch.n_bytes >= MAX_BYTES:
             yield batch

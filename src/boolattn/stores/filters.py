@@ -73,8 +73,12 @@ class Condition:
     kind: str  # one of KINDS
     values: tuple[Value, ...]
     column: str = ""  # what a range is compared with, one of COMPARED; see :func:`resolve`
-    hashes: tuple[int, ...] = ()  # of the values that are selected, likewise
     is_negated: bool = False  # whether it must not hold; a document without a value passes
+
+    @property
+    def hashes(self) -> tuple[int, ...]:
+        """Hashes of the values that are selected."""
+        return tuple(map(filter_hash, self.values))
 
     @property
     def number(self) -> str:
@@ -169,11 +173,7 @@ def resolve(condition: Condition, fields: Mapping[str, Field]) -> Condition:
         hint = did_you_mean(name, fields)
         raise QueryError(f"no document has the field {name!r}; there are: {names}{hint}")
     condition = replace(condition, name=name)
-    if condition.kind in RANGES:
-        return _with_column(condition, fields[name])
-    if condition.kind == "contains":
-        return condition
-    return replace(condition, hashes=tuple(map(filter_hash, condition.values)))
+    return _with_column(condition, fields[name]) if condition.kind in RANGES else condition
 
 
 def known_name(name: str, names: Iterable[str]) -> str:

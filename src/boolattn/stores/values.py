@@ -107,10 +107,8 @@ def filter_hash(value: Value) -> int:
     These are true and "True", and the same moment in two notations.
     """
     if isinstance(value, str):
-        if (moment := moment_of(value)) is not None:
-            value = moment.isoformat()
-        else:
-            value = _BOOLEANS.get(value.lower(), value)
+        moment = moment_of(value)
+        value = moment.isoformat() if moment else as_boolean(value)
     return value_hash(value)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,12 +12,9 @@ import numpy as np
 from boolattn.encoders.callables import unit
 from boolattn.errors import DataError
 from boolattn.stores.batches import Batch, batches
-from boolattn.stores.values import value_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
 
     from boolattn.data.records import Document
     from boolattn.encoders.base import Encoder
@@ -56,17 +53,13 @@ class Writer:
         """
         waiting: deque[Batch] = deque()
         is_last: deque[bool] = deque()  # of each passage to encode: whether a document ends there
-        seen = np.zeros(1, np.uint64)  # no hash is 0; hashes need less memory than ids
 
         def texts() -> Iterator[list[str]]:
-            nonlocal seen
             for batch in batches(documents, size or draft.batch_size, self.passages):
                 names = [document.id for document in batch.documents]
-                seen = _with_ids(seen, names)
                 if not replace_old and (known := draft.known(names)):
-                    name = min(known)
                     raise DataError(
-                        f"the index has the id {name!r} already; boolattn update replaces it"
+                        f"the index has the id {min(known)!r} already; boolattn update replaces it"
                     )
                 if draft.has(batch):
                     self.progress(len(batch.documents))
@@ -141,15 +134,3 @@ def titled(title: str, text: str) -> str:
     if not title or text.lstrip()[: len(title)].casefold() == title.casefold():
         return text
     return f"{title}. {text}"
-
-
-def _with_ids(seen: NDArray[np.uint64], names: list[str]) -> NDArray[np.uint64]:
-    """Return hashes of ids, sorted, with those of a batch; refuse an id that comes twice."""
-    hashes = np.array([value_hash(name) for name in names], np.uint64)
-    rows = np.searchsorted(seen, hashes)
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    twice += [names[row] for row in np.flatnonzero(seen.take(rows, mode="clip") == hashes)]
-    if twice:
-        raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
-    order = np.argsort(hashes)
-    return np.insert(seen, rows[order], hashes[order])

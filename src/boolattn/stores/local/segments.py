@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from safetensors.numpy import save
 
+from boolattn.checksums import file_sum
 from boolattn.data.records import Document
 from boolattn.errors import IndexFolderError
-from boolattn.stores.local.manifest import PART, SEGMENTS, describe, sync
+from boolattn.stores.local.manifest import PART, SEGMENTS, sync
 from boolattn.stores.values import filter_hash, is_number, items, moment_of, value_hash
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from boolattn.stores.base import Array, Keys
     from boolattn.stores.batches import Batch
-    from boolattn.stores.local.manifest import FileEntry, Manifest
+    from boolattn.stores.local.manifest import Manifest
     from boolattn.stores.values import Value
 
     Columns = dict[str, NDArray[Any]]
@@ -70,27 +71,22 @@ def rounded(vectors: Array, precision: str) -> Columns:
     return {"vector": np.rint(vectors / scales[:, None]).astype(np.int8), "scale": scales}
 
 
-def write_segment(
-    folder: Path, digest: str, batch: Batch, vectors: Array, precision: str
-) -> tuple[str, FileEntry]:
+def write_segment(folder: Path, digest: str, batch: Batch, vectors: Array, precision: str) -> str:
     """Write a segment; it gets its name, which is returned, when everything is on the disk."""
     part = folder / SEGMENTS / f"{digest}{PART}"
     part.parent.mkdir(exist_ok=True)
     part.write_bytes(save(_columns(batch) | rounded(vectors, precision)))
     sync(part)
-    entry = describe(part)
-    name = f"{SEGMENTS}/{digest}-{entry.sha256}{ENDING}"
-    part.replace(folder / name)
+    name = f"{digest}-{file_sum(part)}{ENDING}"
+    part.replace(part.with_name(name))
     sync(part.parent)
-    return name, entry
+    return name
 
 
-def find_segment(folder: Path, digest: str) -> tuple[str, FileEntry] | None:
-    """Return a segment that an earlier build finished, if it is not damaged."""
-    for path in folder.glob(f"{SEGMENTS}/{digest}-*{ENDING}"):
-        if (entry := describe(path)).sha256 in path.name:
-            return f"{SEGMENTS}/{path.name}", entry
-    return None
+def find_segment(folder: Path, digest: str) -> str:
+    """Return the name of a segment that an earlier build finished, if it is not damaged."""
+    paths = folder.glob(f"{SEGMENTS}/{digest}-*{ENDING}")
+    return next((path.name for path in paths if file_sum(path) in path.name), "")
 
 
 class Segment:

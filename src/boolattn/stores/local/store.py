@@ -16,7 +16,7 @@ from boolattn.errors import BoolattnError, IndexFolderError
 from boolattn.stores.base import Draft, Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest
-from boolattn.stores.local.segments import Rows, find_segment, write_segment
+from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
 from boolattn.stores.local.snapshot import Snapshot
 from boolattn.stores.local.vectors import faiss_module, write_graph
 from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from boolattn.stores.base import Array
     from boolattn.stores.batches import Batch
-    from boolattn.stores.local.manifest import FileEntry
     from boolattn.stores.settings import StoreSettings
 
 _PRECISIONS = ("float32", "float16", "int8")
@@ -162,7 +161,7 @@ class LocalStore(Store):
             "passages": int(np.diff(rows.first_rows)[rows.live].sum()),
             **super().info(),
             "recall": manifest.graph.get("recall"),
-            "megabytes": round(sum(file.size for file in manifest.files.values()) / 1e6, 3),
+            "megabytes": round(manifest.size / 1e6, 3),
             "changes": manifest.generation,
         }
 
@@ -174,7 +173,7 @@ class LocalDraft(Draft):
 
     def __init__(self, folder: Path, base: Manifest, rows: Rows | None = None) -> None:
         self._folder, self._base, self._rows = folder, base, rows
-        self.files: dict[str, FileEntry] = {}
+        self.files: dict[str, str] = {}
         self.deleted: dict[str, int] = {}
 
     def known(self, ids: Sequence[str]) -> set[str]:
@@ -187,17 +186,18 @@ class LocalDraft(Draft):
     def has(self, batch: Batch) -> bool:
         """Take over a segment that an earlier build finished, if it is not damaged."""
         segment = find_segment(self._folder, self._digest(batch))
-        if segment is not None:
-            self._append(batch, *segment)
-        return segment is not None
+        if segment:
+            self._append(batch, segment)
+        return bool(segment)
 
     def write(self, batch: Batch, vectors: Array) -> None:
         digest, precision = self._digest(batch), self._base.settings.precision
-        self._append(batch, *write_segment(self._folder, digest, batch, vectors, precision))
+        self._append(batch, write_segment(self._folder, digest, batch, vectors, precision))
 
-    def _append(self, batch: Batch, name: str, entry: FileEntry) -> None:
+    def _append(self, batch: Batch, segment: str) -> None:
         """Add a segment; its documents replace those with the same ids."""
-        self.files[name] = entry
+        sha256 = segment.removesuffix(ENDING).partition("-")[2]
+        self.files[f"{disk.SEGMENTS}/{segment}"] = sha256
         self.delete([document.id for document in batch.documents])
 
     def _digest(self, batch: Batch) -> str:
@@ -218,7 +218,7 @@ class LocalDraft(Draft):
         disk.commit(self._folder, manifest)
 
     def _indexed(self, manifest: Manifest) -> Manifest:
-        rows = Rows(self._folder, manifest)
+        rows = Rows(self._folder, manifest.measured(self._folder))
         first_row, first = (self._rows.n_rows, self._rows.n_documents) if self._rows else (0, 0)
         if manifest.settings.vectors == HNSW:
             queries = self._queries(rows)
