@@ -122,12 +122,12 @@ def test_an_update_that_stops_is_masked_and_can_be_repeated(
     mend = fail_on(monkeypatch, address, method, after=after)
     if method == "insert":
         with pytest.raises(ServerError, match="gone"):
-            add(store, {"moth": text}, n_passages=3, replace_old=True)
+            add(store, {"moth": text}, n_passages=3)
         mend()
         assert text_of(store, "moth") == TEXTS["moth"]
         masked = vector_of(text[0 : len(text) // 3])
     else:
-        add(store, {"moth": text}, n_passages=3, replace_old=True)
+        add(store, {"moth": text}, n_passages=3)
         mend()
         assert "masked" in caplog.text
         masked = vector_of(TEXTS["moth"][9:18])
@@ -135,7 +135,7 @@ def test_an_update_that_stops_is_masked_and_can_be_repeated(
     [ranked] = store.nearest(masked[None], 4, EVERYTHING)
     assert ranked.scores[0] < 0.999
     assert len(ranked.rows) == 4
-    add(store, {"moth": text}, n_passages=3, replace_old=True)
+    add(store, {"moth": text}, n_passages=3)
     assert store.info()["passages"] == 12
     assert text_of(store, "moth") == text
 
@@ -523,7 +523,7 @@ def test_a_long_document_comes_back_whole(lite, monkeypatch):
     def write(document):
         batch = Batch()
         batch.add(document, [(0, len(document.text))])
-        with store.adding(replace_old=True) as draft:
+        with store.adding() as draft:
             draft.write(batch, vector_of("x")[None])
 
     write(long)

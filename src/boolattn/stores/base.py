@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     Keys = NDArray[np.int64]
     Mask = NDArray[np.bool_]
     Claims = NDArray[np.int8]
+    #: The spans of a document's passages in its text, and their vectors.
+    Passages = tuple[Sequence[tuple[int, int]], Array]
 
 #: Documents of highest BM25 score among which a title is looked for.
 _TITLES = 20
@@ -53,13 +55,6 @@ class Claim(IntEnum):
     ABSENT = 0  # it lacks one of them
     DENIED = 1  # it has them all, but negates one: "no driving licence needed"
     ASSERTED = 2  # it has them all
-
-
-class Passages(NamedTuple):
-    """The passages of a document."""
-
-    spans: Sequence[tuple[int, int]]  # in its text
-    vectors: Array  # Shape ``(passages, dim)``
 
 
 class Reader(ABC):
@@ -148,8 +143,7 @@ class Reader(ABC):
         """Return the vectors of documents by id; of several passages, :func:`mean_vector`."""
         keys = self.find(ids)
         passages = self.passages(np.array([*keys.values()], np.int64))
-        known = {name: passages[key] for name, key in keys.items() if key in passages}
-        return {name: mean_vector(document.vectors) for name, document in known.items()}
+        return {n: mean_vector(passages[key][1]) for n, key in keys.items() if key in passages}
 
     def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
         """Return each document's passage nearest to a vector; ``None`` for the only one."""
@@ -184,10 +178,7 @@ class Reader(ABC):
         )
 
     def has_title(self, text: str) -> bool:
-        """Return whether a document has this title, whatever the case and the spaces.
-
-        Without words it is not known.
-        """
+        """Return whether a document has this title; without words it is not known."""
         wanted = plain_title(text)
         if not self.has_words or not wanted or not (terms := terms_of(text)):
             return False
@@ -251,8 +242,8 @@ class Store(ABC):
         """Open the store's present state for searching."""
 
     @abstractmethod
-    def adding(self, *, replace_old: bool = False) -> AbstractContextManager[Draft]:
-        """Add documents; with ``replace_old`` they replace those with the same ids.
+    def adding(self) -> AbstractContextManager[Draft]:
+        """Add documents, in place of those with the same ids.
 
         They are visible when the context ends, and none of them is when an error ends it.
         """

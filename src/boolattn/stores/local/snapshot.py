@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import Passages, Reader, similarities
+from boolattn.stores.base import Reader, similarities
 from boolattn.stores.filters import EARLIEST, LATEST, RANGES, Field, Filter
 from boolattn.stores.local.manifest import read_stamps
 from boolattn.stores.local.segments import COMPARED, Rows
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.stores.base import Array, Claims, Keys, Mask
+    from boolattn.stores.base import Array, Claims, Keys, Mask, Passages
     from boolattn.stores.filters import Condition
     from boolattn.stores.local.manifest import Manifest
     from boolattn.stores.local.words import Words
@@ -127,12 +127,7 @@ class Snapshot(Rows, Reader):
         rows, firsts = self.of_documents(keys)
         vectors = np.split(self.row_vectors(rows), firsts[1:])
         pairs = zip(keys.tolist(), vectors, strict=False)  # of no keys there is an empty array
-        return {key: Passages(self.spans(key), array) for key, array in pairs}
-
-    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        if not self.has_passages:
-            return [None] * len(keys)
-        return super().best_passages(vector, keys)
+        return {key: (self.spans(key), array) for key, array in pairs}
 
     def documents(self, keys: Keys) -> list[Document | None]:
         return [self.document(key) for key in keys.tolist()]

@@ -42,16 +42,15 @@ class LocalStore(Store):
     def open(cls, address: str, *, verify: bool = False) -> LocalStore:
         """Open a folder; with ``verify`` every byte is compared with its hash."""
         folder = Path(address)
-        for attempt in (1, 2):
-            manifest = read_manifest(folder)
-            try:
-                check_files(folder, manifest, verify=verify)
-                return cls(folder, manifest)
-            except IndexFolderError:
-                # A writer may have replaced the index and cleaned up since the manifest was read.
-                if attempt == 2 or read_manifest(folder) == manifest:
-                    raise
-        raise IndexFolderError(f"{folder} changes too fast to be opened")
+        manifest = read_manifest(folder)
+        try:
+            check_files(folder, manifest, verify=verify)
+            return cls(folder, manifest)
+        except IndexFolderError:
+            # A writer may have replaced the index and cleaned up since the manifest was read.
+            if read_manifest(folder) == manifest:
+                raise
+        return cls.open(address, verify=verify)
 
     @classmethod
     @contextmanager
@@ -124,32 +123,23 @@ class LocalStore(Store):
         return True
 
     @contextmanager
-    def _changing(self) -> Iterator[LocalDraft]:
-        """Begin a transaction: lock the folder, and remove what is not used."""
+    def adding(self) -> Iterator[LocalDraft]:
+        """Change the documents in one transaction."""
         with disk.writing(self.folder):
             manifest = read_manifest(self.folder)
             check_files(self.folder, manifest)
             disk.clean(self.folder)
-            draft = LocalDraft(
-                self.folder,
-                replace(manifest, generation=manifest.generation + 1),
-                Rows(self.folder, manifest),
-            )
+            rows = Rows(self.folder, manifest)
+            manifest = replace(manifest, generation=manifest.generation + 1)
+            draft = LocalDraft(self.folder, manifest, rows)
             yield draft
             if draft.files or draft.deleted:
                 draft.finish()
         self._open(read_manifest(self.folder))
 
-    @contextmanager
-    def adding(self, *, replace_old: bool = False) -> Iterator[LocalDraft]:
-        """Add documents in one transaction."""
-        with self._changing() as draft:
-            yield draft
-
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete documents in one transaction."""
         names = check_ids(ids)
-        with self._changing() as draft:
+        with self.adding() as draft:
             draft.delete(names)
             self.check_known(names, draft.deleted)
 
