@@ -66,11 +66,6 @@ class Batch:
         self.n_bytes += len(self.lines[-1])
 
     @property
-    def n_passages(self) -> int:
-        """Number of passages, each of which gets a vector."""
-        return sum(map(len, self.spans))
-
-    @property
     def versions(self) -> list[str]:
         """A hash of each document and its passages."""
         rows = zip(self.lines, self.spans, strict=True)

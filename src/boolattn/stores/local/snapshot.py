@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.scoring.exact import Ranked
+from boolattn.scoring.exact import Ranked, top_k
 from boolattn.stores.base import Reader, similarities
 from boolattn.stores.filters import EARLIEST, LATEST, RANGES, Field, Filter
 from boolattn.stores.local.manifest import read_stamps
 from boolattn.stores.local.segments import COMPARED, Rows
-from boolattn.stores.local.vectors import exact_scores, exact_search, open_graph
+from boolattn.stores.local.vectors import exact_scores, open_graph
 from boolattn.stores.settings import HNSW
 from boolattn.stores.values import ValueCounts
 
@@ -26,10 +25,13 @@ if TYPE_CHECKING:
     from boolattn.stores.base import Array, Claims, Keys, Mask, Passages
     from boolattn.stores.filters import Condition
     from boolattn.stores.local.manifest import Manifest
+    from boolattn.stores.local.vectors import Hnsw
     from boolattn.stores.local.words import Words
 
 #: Filters whose documents are remembered.
 _MAX_MASKS = 64
+#: Maximum number of scores in memory: 256 MB.
+_MAX_SCORES = 1 << 26
 
 
 class Snapshot(Rows, Reader):
@@ -39,11 +41,8 @@ class Snapshot(Rows, Reader):
         self.label, self.manifest, self.settings = str(folder), manifest, manifest.settings
         self._folder, self._stamps = folder, read_stamps(folder, manifest)
         super().__init__(folder, manifest)
-        is_graph = self.settings.vectors == HNSW
-        self._search = (
-            open_graph(folder, manifest, self).search if is_graph else partial(exact_search, self)
-        )
-        self.scans = not is_graph
+        self.scans = self.settings.vectors != HNSW
+        self._graph = None if self.scans else open_graph(folder, manifest, self)
         self._words: Words | None = None
         if manifest.words:
             from boolattn.stores.local.words import Words  # tantivy only where it is needed
@@ -64,23 +63,32 @@ class Snapshot(Rows, Reader):
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
-        mask, n_rows, limit = self.mask(where), n, self.n_rows
+        if self._graph is not None:
+            return self._approximate(self._graph, vectors, n, where)
+        ranked, size = [], max(1, _MAX_SCORES // max(1, self.n_rows))
+        for start in range(0, len(vectors), size):
+            keys, products = self.scan(vectors[start : start + size], where)
+            ranked += [
+                Ranked(keys[r], scores) for r, scores in zip(*top_k(products, n), strict=True)
+            ]
+        return ranked
+
+    def _approximate(self, graph: Hnsw, vectors: Array, n: int, where: Filter) -> list[Ranked]:
+        """Search more and more rows, until they are of enough documents."""
+        mask, n_rows = self.mask(where), n
         if mask is not None and self.has_passages:
             mask = np.repeat(mask, np.diff(self.first_rows))
         while True:
             ranked = []
-            for rows, scores in zip(*self._search(vectors, n_rows, mask), strict=True):
+            for rows, scores in zip(*graph.search(vectors, n_rows, mask), strict=True):
                 rows, scores = rows[rows >= 0], scores[rows >= 0]
-                if self.has_passages:
-                    rows = np.searchsorted(self.first_rows, rows, side="right") - 1
-                    order = np.argsort(rows, kind="stable")
-                    first = np.sort(order[np.diff(rows[order], prepend=-1) > 0])[:n]
-                    rows, scores = rows[first], scores[first]
-                ranked.append(Ranked(rows, scores))
-            is_enough = not self.has_passages or n_rows >= limit
-            if is_enough or all(len(answer.rows) == n for answer in ranked):
+                numbers = np.searchsorted(self.first_rows, rows, side="right") - 1
+                first = np.sort(np.unique(numbers, return_index=True)[1])[:n]
+                ranked.append(Ranked(numbers[first], scores[first]))
+            is_all = not self.has_passages or n_rows >= self.n_rows
+            if is_all or all(len(answer.rows) == n for answer in ranked):
                 return ranked
-            n_rows = min(4 * n_rows, limit)
+            n_rows = min(4 * n_rows, self.n_rows)
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)

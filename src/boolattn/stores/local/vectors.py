@@ -35,22 +35,11 @@ _TIE = 1e-6
 #: Up to so many selected rows are compared one by one, which is exact and as fast.
 _FEW = 16_384
 _FIRST_EFFORT, _MOST_CANDIDATES = 32, 4096
-#: Maximum number of scores in memory: 256 MB.
-_MAX_SCORES = 1 << 26
+#: Queries that are compared at once to measure the recall.
+_QUERIES = 32
 #: Rows of vectors that are compared at once: they stay in the cache. From so many blocks on,
 #: several threads compare.
 _BLOCK, _FEW_BLOCKS = 2048, 16
-
-
-def exact_search(rows: Rows, queries: Array, n: int, mask: Mask | None) -> Ranked:
-    """Return the ``n`` nearest allowed rows of each query, best first; -1 pads."""
-    answers, size = [], max(1, _MAX_SCORES // max(1, rows.n_rows))
-    for start in range(0, len(queries), size):
-        scores = exact_scores(rows, queries[start : start + size])
-        if mask is not None:
-            scores[:, ~mask] = -np.inf
-        answers.append(best(scores, n))
-    return Ranked(*(np.concatenate(column) for column in zip(*answers, strict=True)))
 
 
 def exact_scores(rows: Rows, queries: Array) -> Array:
@@ -70,17 +59,6 @@ def exact_scores(rows: Rows, queries: Array) -> Array:
         for _ in (pool.map if threads > 1 else map)(compare, jobs):
             pass
     return scores
-
-
-def best(scores: Array, n: int) -> Ranked:
-    """Return the ``n`` highest of each row of scores; -1 stands for a row at -inf.
-
-    >>> best(np.array([[0.1, 0.7, -np.inf]], np.float32), 3).rows.tolist()
-    [[1, 0, -1]]
-    """
-    ranked = top_k(scores, n)
-    ranked.rows[ranked.scores == -np.inf] = -1
-    return ranked
 
 
 def faiss_module() -> Any:  # noqa: ANN401 - a module
@@ -110,7 +88,7 @@ class Hnsw:
             n_allowed = int(mask.sum())
             if n_allowed <= max(n, _FEW):
                 allowed = np.flatnonzero(mask)
-                nearest = best(similarities(queries, self._rows.row_vectors(allowed)), n)
+                nearest = top_k(similarities(queries, self._rows.row_vectors(allowed)), n)
                 return Ranked(allowed[nearest.rows], nearest.scores)
             # Where half the rows are selected, twice as many must be visited.
             effort *= len(mask) / n_allowed
@@ -128,13 +106,15 @@ class Hnsw:
         effort, recalls = float(_FIRST_EFFORT), {}
         for depth, target in TARGETS.items():
             n = min(depth, self._rows.n_rows)
-            exact = exact_search(self._rows, queries, n, None)
+            blocks = (queries[i : i + _QUERIES] for i in range(0, len(queries), _QUERIES))
+            exact = [top_k(exact_scores(self._rows, block), n).scores for block in blocks]
+            least = np.concatenate(exact)[:, -1:] - _TIE  # ties are interchangeable
             self._efforts[depth] = effort
-            while (share := _recall(exact, self.search(queries, n, None))) < target:
+            while (share := (self.search(queries, n, None).scores >= least).mean()) < target:
                 if effort >= _MOST_CANDIDATES:
                     break
                 self._efforts[depth] = effort = 2 * effort
-            recalls[str(depth)] = round(share, 4)
+            recalls[str(depth)] = round(float(share), 4)
         # Keys in JSON are text.
         return {
             "effort": {str(n): effort for n, effort in self._efforts.items()},
@@ -181,8 +161,3 @@ def open_graph(folder: Path, manifest: Manifest, rows: Rows) -> Hnsw:
     if not isinstance(index, faiss.IndexHNSWFlat) or index.ntotal != rows.n_rows:
         raise IndexFolderError(f"{path} is no IndexHNSWFlat of {rows.n_rows} vectors")
     return opened
-
-
-def _recall(exact: Ranked, approximate: Ranked) -> float:
-    """Return the share of the nearest rows that was found; ties are interchangeable."""
-    return float((approximate.scores >= exact.scores[:, -1:] - _TIE).mean())
