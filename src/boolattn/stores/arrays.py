@@ -13,7 +13,7 @@ from boolattn.scoring.exact import exact_search
 from boolattn.settings import checked
 from boolattn.stores.base import similarities
 from boolattn.stores.filters import RANGES
-from boolattn.stores.foreign import COSINE, L2, Collection, check_metric
+from boolattn.stores.foreign import COSINE, Collection, check_metric
 from boolattn.stores.values import filter_hash, flatten, is_number, items
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ class ArrayCollection(Collection):
     ) -> list[Vectors]:
         passing = [number for number, row in enumerate(self._rows) if _passes(row, conditions)]
         chosen, vectors = np.array(passing, np.int64), self._vectors
-        compare = _minus_l2 if self.metric == L2 else similarities
         if len(chosen) < len(vectors):
             vectors = vectors[chosen]
-        rows = chosen[exact_search(queries, vectors, n, compare).rows]
+        # L2 ranks vectors of length 1 alike, and the store refuses others.
+        rows = chosen[exact_search(queries, vectors, n, similarities).rows]
         return [self.vectors(numbers.tolist()) for numbers in rows]
 
     def vectors(self, ids: Sequence[Any]) -> Vectors:
@@ -83,10 +83,6 @@ class ArrayCollection(Collection):
 
     def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
         return {number: self._rows[number] for number in ids if number in self._numbers}
-
-
-def _minus_l2(queries: Array, vectors: Array) -> Array:
-    return np.asarray(2 * queries @ vectors.T - (vectors**2).sum(1), np.float32)
 
 
 def _passes(row: Row, conditions: Sequence[Condition]) -> bool:

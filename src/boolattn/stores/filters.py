@@ -34,13 +34,11 @@ KINDS = ("in", "not", "contains", "exists", *RANGES)
 _SIGNS = {"=": "in", "!=": "not", "~": "contains", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 SIGNS = {kind: sign for sign, kind in _SIGNS.items()}
 _CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?P<value>.*)", re.S)
-#: What the limit of a range is compared with.
-LARGEST, SMALLEST, LATEST, EARLIEST = "largest", "smallest", "latest", "earliest"
 #: The least and the most of a field's numbers, and of its dates.
-NUMBERS = ((SMALLEST, LARGEST), (EARLIEST, LATEST))
-COMPARED = (*NUMBERS[0], *NUMBERS[1])
+NUMBERS = (("smallest", "largest"), ("earliest", "latest"))
 #: Columns of numbers hold every whole number up to here.
 _EXACT = 2**53
+_UPPER = ("lt", "lte")
 _YEAR = 31_556_952  # seconds
 #: On a command line: any value.
 _ANY = "*"
@@ -72,7 +70,7 @@ class Condition:
     name: str
     kind: str  # one of KINDS
     values: tuple[Value, ...]
-    column: str = ""  # what a range is compared with, one of COMPARED; see :func:`resolve`
+    is_date: bool = False  # whether a range is one of dates; see :func:`resolve`
     is_negated: bool = False  # whether it must not hold; a document without a value passes
 
     @property
@@ -83,7 +81,8 @@ class Condition:
     @property
     def number(self) -> str:
         """What a range is compared with, as ``document_numbers`` names it."""
-        return f"{self.column}:{self.name}"
+        least, most = NUMBERS[self.is_date]
+        return f"{least if self.kind in _UPPER else most}:{self.name}"
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ def resolve(condition: Condition, fields: Mapping[str, Field]) -> Condition:
         hint = did_you_mean(name, fields)
         raise QueryError(f"no document has the field {name!r}; there are: {names}{hint}")
     condition = replace(condition, name=name)
-    return _with_column(condition, fields[name]) if condition.kind in RANGES else condition
+    return _as_range(condition, fields[name]) if condition.kind in RANGES else condition
 
 
 def known_name(name: str, names: Iterable[str]) -> str:
@@ -189,27 +188,22 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {known[near[0]]!r}?" if near else ""
 
 
-def _with_column(condition: Condition, field: Field) -> Condition:
+def _as_range(condition: Condition, field: Field) -> Condition:
     """Choose between numbers and dates; a limit that is a year or a day has a length."""
     name, kind, value = condition.name, condition.kind, condition.values[0]
-    is_upper = kind in ("lt", "lte")
-    if field.dates and not field.numbers:
-        value = str(value)  # a year, unless it is refused below
-    column = SMALLEST if is_upper else LARGEST
-    if isinstance(value, str):
-        column = EARLIEST if is_upper else LATEST
-        if (period := period_of(value)) is None:
+    is_date = isinstance(value, str) or not field.numbers
+    if not (field.dates if is_date else field.numbers):
+        comparable = "dates" if isinstance(value, str) else "numbers or dates"
+        raise QueryError(
+            f"filter {name!r}: the field holds no {comparable} that {kind} could compare"
+        )
+    if is_date:
+        if (period := period_of(str(value))) is None:  # of a number, its year
             raise QueryError(f"filter {name!r}: {kind} takes a date, not {value}")
         value, end = period
         if end > value and kind in ("gt", "lte"):
             kind, value = ("gte", end) if kind == "gt" else ("lt", end)
-    is_date = column in (LATEST, EARLIEST)
-    if not (field.dates if is_date else field.numbers):
-        comparable = "dates" if is_date else "numbers or dates"
-        raise QueryError(
-            f"filter {name!r}: the field holds no {comparable} that {kind} could compare"
-        )
-    return replace(condition, kind=kind, values=(value,), column=column)
+    return replace(condition, kind=kind, values=(value,), is_date=is_date)
 
 
 def alternatives(

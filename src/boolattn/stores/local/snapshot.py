@@ -8,7 +8,7 @@ import numpy as np
 
 from boolattn.scoring.exact import Ranked, top_k
 from boolattn.stores.base import Reader, similarities
-from boolattn.stores.filters import EARLIEST, LATEST, RANGES, Field, Filter
+from boolattn.stores.filters import RANGES, Field, Filter
 from boolattn.stores.local.manifest import read_stamps
 from boolattn.stores.local.segments import COMPARED, Rows
 from boolattn.stores.local.vectors import exact_scores, open_graph
@@ -193,8 +193,8 @@ class Snapshot(Rows, Reader):
         name, kind, wanted = condition.name, condition.kind, condition.values
         values = self.values(name)
         if kind in RANGES:
-            is_date = condition.column in (EARLIEST, LATEST)
-            passing = RANGES[kind](values.dates if is_date else values.numbers, wanted[0])
+            numbers = values.dates if condition.is_date else values.numbers
+            passing = RANGES[kind](numbers, wanted[0])
         elif kind == "exists":
             passing = np.full(len(values.hashes), True)
         elif kind == "contains":

@@ -13,7 +13,7 @@ import numpy as np
 from boolattn.errors import DataError, IndexFolderError, ServerError
 from boolattn.stores.base import Draft
 from boolattn.stores.batches import document_numbers, document_tags, document_terms
-from boolattn.stores.filters import EARLIEST, NUMBERS, SMALLEST, Field, Filter
+from boolattn.stores.filters import NUMBERS, Field, Filter
 from boolattn.stores.points.database import (
     FORMAT,
     Point,
@@ -171,7 +171,7 @@ class PointDraft(Draft):
                 fields.setdefault(name, {})
             for column, value in document_numbers(document.metadata).items():
                 kind, _, name = column.partition(":")
-                choose = min if kind in (SMALLEST, EARLIEST) else max
+                choose = min if kind in dict(NUMBERS) else max
                 fields[name][kind] = choose(value, fields[name].get(kind, value))
         if fields != before or not self._state["mean_length"]:
             mean = self._state["mean_length"] or float(np.mean(lengths)) or 1.0
