@@ -9,6 +9,7 @@ segments it finished, and a rebuild encodes only what changed; and a hash of its
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from boolattn.stores.local.manifest import PART, SEGMENTS, sync
 from boolattn.stores.values import filter_hash, is_number, items, moment_of, value_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -154,7 +155,7 @@ class Rows:
         self.live = np.isin(np.arange(self.n_documents), manifest.deleted, invert=True)
         self._dimension = manifest.settings.dimension
         self._ids = np.concatenate([np.zeros(0, np.uint64), *(s.columns["id"] for s in segments)])
-        self._values: dict[str, Values] = {}
+        self.values: Callable[[str], Values] = lru_cache(None)(self._read_values)
 
     def of_documents(self, numbers: Keys) -> tuple[Keys, Keys]:
         """Return the rows of some documents, and at which place those of each begin."""
@@ -198,17 +199,15 @@ class Rows:
             return None
         return float(min(map(np.nanmin, columns))), float(max(map(np.nanmax, columns)))
 
-    def values(self, name: str) -> Values:
+    def _read_values(self, name: str) -> Values:
         """Return the values of a field, those of deleted documents too."""
-        if name not in self._values:
-            pieces = []
-            for start, segment in zip(self._starts, self.segments, strict=False):
-                if (hashes := segment.columns.get(f"hash:{name}")) is not None:
-                    nothing = np.full(len(hashes), np.nan)
-                    columns = [segment.columns.get(f"{k}:{name}", nothing) for k in COMPARED]
-                    pieces.append((segment.columns[f"row:{name}"] + start, hashes, *columns))
-            self._values[name] = Values(*map(np.concatenate, zip(*pieces, strict=True)))
-        return self._values[name]
+        pieces = []
+        for start, segment in zip(self._starts, self.segments, strict=False):
+            if (hashes := segment.columns.get(f"hash:{name}")) is not None:
+                nothing = np.full(len(hashes), np.nan)
+                columns = [segment.columns.get(f"{k}:{name}", nothing) for k in COMPARED]
+                pieces.append((segment.columns[f"row:{name}"] + start, hashes, *columns))
+        return Values(*map(np.concatenate, zip(*pieces, strict=True)))
 
     def value(self, name: str, number: int, wanted: int) -> Value:
         """Return the value of a document's field that has a hash."""

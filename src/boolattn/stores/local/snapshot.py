@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,10 +17,8 @@ from boolattn.stores.settings import HNSW
 from boolattn.stores.values import ValueCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from boolattn.data.records import Document
     from boolattn.stores.base import Array, Claims, Keys, Mask, Passages
@@ -48,8 +47,8 @@ class Snapshot(Rows, Reader):
             from boolattn.stores.local.words import Words  # tantivy only where it is needed
 
             self._words = Words(folder / manifest.words, is_copied=manifest.is_small)
-        self._masks: dict[Filter, Mask | None] = {}
-        self._texts: dict[str, dict[int, str]] = {}  # of a field, by their hashes
+        self.mask: Callable[[Filter], Mask | None] = lru_cache(_MAX_MASKS)(self._mask)
+        self._texts: Callable[[str], dict[int, str]] = lru_cache(None)(self._read_texts)
         self._fields: dict[str, Field] = {}
 
     def changed_files(self) -> set[str]:
@@ -164,16 +163,8 @@ class Snapshot(Rows, Reader):
         ]
         return ValueCounts(len(np.unique(numbers)), len(counts), frequent)
 
-    def mask(self, where: Filter) -> Mask | None:
+    def _mask(self, where: Filter) -> Mask | None:
         """Return which documents pass a filter and are not deleted; ``None``: all."""
-        if where not in self._masks:
-            if len(self._masks) >= _MAX_MASKS:
-                self._masks.pop(next(iter(self._masks)), None)
-            mask = self._mask(where)
-            self._masks[where] = None if mask.all() else mask
-        return self._masks[where]
-
-    def _mask(self, where: Filter) -> Mask:
         mask = self.live.copy()
         for condition in where.conditions:
             mask &= self._passes(condition)
@@ -186,7 +177,7 @@ class Snapshot(Rows, Reader):
         mask[list(where.without)] = False
         for terms in where.lacking:
             mask[self._word_index.asserting(terms)] = False
-        return mask
+        return None if mask.all() else mask
 
     def _passes(self, condition: Condition) -> Mask:
         """Return which documents meet a condition, deleted ones too."""
@@ -198,7 +189,9 @@ class Snapshot(Rows, Reader):
         elif kind == "exists":
             passing = np.full(len(values.hashes), True)
         elif kind == "contains":
-            passing = np.isin(values.hashes, self._containing(name, str(wanted[0]).casefold()))
+            text, texts = str(wanted[0]).casefold(), self._texts(name).items()
+            hashes = [key for key, value in texts if text in value]
+            passing = np.isin(values.hashes, np.array(hashes, np.uint64))
         else:
             passing = np.isin(values.hashes, np.array(condition.hashes, np.uint64))
         mask = np.zeros(self.n_documents, bool)
@@ -206,17 +199,13 @@ class Snapshot(Rows, Reader):
         is_inverted = kind == "not" or (kind == "exists" and not wanted[0])
         return ~mask if is_inverted != condition.is_negated else mask
 
-    def _containing(self, name: str, text: str) -> NDArray[np.uint64]:
-        """Return hashes of the texts of a field that contain a text."""
-        if name not in self._texts:
-            hashes, first = np.unique(self.values(name).hashes, return_index=True)
-            numbers = self.values(name).documents[first]
-            pairs = zip(numbers.tolist(), hashes.tolist(), strict=True)
-            different = {key: self.value(name, number, key) for number, key in pairs}
-            texts = {key: v.casefold() for key, v in different.items() if isinstance(v, str)}
-            self._texts[name] = texts
-        texts = self._texts[name]
-        return np.array([key for key, value in texts.items() if text in value], np.uint64)
+    def _read_texts(self, name: str) -> dict[int, str]:
+        """Return the different texts of a field, in lower case, by their hashes."""
+        hashes, first = np.unique(self.values(name).hashes, return_index=True)
+        numbers = self.values(name).documents[first]
+        pairs = zip(numbers.tolist(), hashes.tolist(), strict=True)
+        values = {key: self.value(name, number, key) for number, key in pairs}
+        return {key: value.casefold() for key, value in values.items() if isinstance(value, str)}
 
     @property
     def _word_index(self) -> Words:
