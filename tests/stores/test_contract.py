@@ -12,9 +12,8 @@ from boolattn.data.records import Document
 from boolattn.encoders.callables import CallableEncoder
 from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError, QueryError
 from boolattn.stores.address import open_store
-from boolattn.stores.analysis import term_counts, term_weights
+from boolattn.stores.analysis import indexed_text, term_counts, term_weights
 from boolattn.stores.base import Claim
-from boolattn.stores.batches import indexed_text
 from boolattn.stores.filters import Filter
 from tests.stores.databases import close_folders
 from tests.stores.kinds import check_kinds

@@ -23,7 +23,6 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.stores.address import open_store
-from boolattn.stores.batches import Batch
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.points import database as points_database
 from boolattn.stores.points import draft as points_draft
@@ -33,6 +32,7 @@ from boolattn.stores.points.milvus import MilvusStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant import QdrantStore
 from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.writer import Batch
 from tests.stores.databases import MilvusServer, close_folders
 from tests.stores.sample import (
     DIMENSION,
@@ -329,7 +329,7 @@ import os, sys
 import numpy as np
 from boolattn.data.records import Document
 from boolattn.stores.settings import StoreSettings
-from boolattn.stores.batches import Batch
+from boolattn.stores.writer import Batch
 from boolattn.stores.points.qdrant import QdrantStore
 batch = Batch()
 batch.add(Document(id="new", text="Rice", title="new"), [(0, 4)])

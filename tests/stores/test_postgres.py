@@ -20,8 +20,7 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.search import Searcher
-from boolattn.stores.analysis import term_counts, term_weights
-from boolattn.stores.batches import batches, indexed_text
+from boolattn.stores.analysis import indexed_text, term_counts, term_weights
 from boolattn.stores.filters import Filter, read_filters, resolve
 from boolattn.stores.foreign import L2
 from boolattn.stores.postgres import store as postgres_store
@@ -29,6 +28,7 @@ from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.postgres.database import parse_address
 from boolattn.stores.postgres.store import PostgresStore
 from boolattn.stores.settings import StoreSettings
+from boolattn.stores.writer import batches
 from tests.search.conftest import crash
 
 DIMENSION = 32

@@ -11,11 +11,11 @@ from boolattn.data.records import Document
 from boolattn.encoders.callables import unit
 from boolattn.errors import IndexFolderError
 from boolattn.search import Searcher
-from boolattn.stores.batches import Batch
 from boolattn.stores.filters import Filter
 from boolattn.stores.local.manifest import MANIFEST
 from boolattn.stores.local.store import LocalStore
 from boolattn.stores.settings import StoreSettings
+from boolattn.stores.writer import Batch
 from tests.search import word_model
 
 N, DIMENSION, K = 5000, 384, 100

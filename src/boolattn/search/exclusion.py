@@ -19,9 +19,8 @@ import numpy as np
 from boolattn.kinds.lexicon import is_tag, related
 from boolattn.query.structure import operand_signs, truth
 from boolattn.query.tree import atoms
-from boolattn.stores.analysis import matched_words, operand_terms
+from boolattn.stores.analysis import indexed_text, matched_words, operand_terms
 from boolattn.stores.base import Claim
-from boolattn.stores.batches import indexed_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set

@@ -12,8 +12,7 @@ from boolattn.errors import DataError, QueryError
 from boolattn.scoring.exact import exact_search
 from boolattn.settings import checked
 from boolattn.stores.base import similarities
-from boolattn.stores.batches import document_tags, tag_condition
-from boolattn.stores.filters import RANGES
+from boolattn.stores.filters import RANGES, document_tags, tag_condition
 from boolattn.stores.foreign import COSINE, Collection, check_metric
 from boolattn.stores.values import flatten, is_number, items
 

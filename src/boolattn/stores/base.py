@@ -17,22 +17,21 @@ import numpy as np
 
 from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.analysis import plain_title, terms_of
-from boolattn.stores.batches import document_terms
+from boolattn.stores.analysis import document_terms, plain_title, terms_of
 from boolattn.stores.filters import Filter, resolve
 from boolattn.stores.values import count_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.stores.batches import Batch
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.settings import StoreSettings
     from boolattn.stores.values import ValueCounts
+    from boolattn.stores.writer import Draft
 
     Array = NDArray[np.float32]
     Keys = NDArray[np.int64]
@@ -204,26 +203,6 @@ class Reader(ABC):
                 f"{self.label} has vectors of length {self.settings.dimension}, and a query's has "
                 f"{length}; use its model"
             )
-
-
-class Draft(ABC):
-    """Documents on their way into a store: all of them become visible when it is finished."""
-
-    batch_size: int = 1000  # documents written at once
-    #: Encodes queries, to measure the recall of an approximate index with.
-    sample: Callable[[Sequence[str]], Array] | None = None
-
-    @abstractmethod
-    def known(self, ids: Sequence[str]) -> set[str]:
-        """Return those of some ids that the store has already."""
-
-    def has(self, _batch: Batch) -> bool:
-        """Return whether an earlier, stopped build wrote a batch already."""
-        return False
-
-    @abstractmethod
-    def write(self, batch: Batch, vectors: Array) -> None:
-        """Write documents with the vectors of their passages."""
 
 
 class Store(ABC):

@@ -4,10 +4,13 @@
 "date": {"lte": "2024-03"}, "title": {"contains": "soup"}, "status": {"not": "draft"},
 "price": {"exists": true}}``: all conditions must hold. A list meets a condition if one of its
 values does. A document without a value passes only ``not`` and ``{"exists": false}``.
+
+In databases metadata are stored as tags (a field's name with the hash of a value) and numbers.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import operator
 import re
@@ -19,7 +22,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from boolattn.errors import QueryError
 from boolattn.query.clauses import MAX_CLAUSES, clauses, n_clauses
 from boolattn.query.tree import Where, atoms
-from boolattn.stores.values import as_boolean, filter_hash, is_number, is_too_large, period_of
+from boolattn.stores.values import (
+    as_boolean,
+    filter_hash,
+    is_number,
+    is_too_large,
+    items,
+    moment_of,
+    period_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +38,7 @@ if TYPE_CHECKING:
     from boolattn.query.clauses import Clause
     from boolattn.query.numbers import Range
     from boolattn.query.tree import Atom, QueryTree
-    from boolattn.stores.values import Value
+    from boolattn.stores.values import Metadata, Value
 
 RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 KINDS = ("in", "not", "contains", "exists", *RANGES)
@@ -39,6 +50,9 @@ NUMBERS = (("smallest", "largest"), ("earliest", "latest"))
 #: Columns of numbers hold every whole number up to here.
 _EXACT = 2**53
 _UPPER = ("lt", "lte")
+#: Maximum number of tags of a document; Milvus has such a limit.
+MAX_TAGS = 1024
+_EXISTS = 0  # in place of a hash: the field has a value
 _YEAR = 31_556_952  # seconds
 #: On a command line: any value.
 _ANY = "*"
@@ -289,3 +303,47 @@ def _limit(value: str, text: str) -> Value:
     except ValueError as error:
         reason = f"{value[:40]!r} is neither a number nor a date"
         raise QueryError(f"filter {text[:80]!r}: {reason}") from error
+
+
+def document_tags(metadata: Metadata) -> list[str]:
+    """Return a tag for each field, and one for each of its values."""
+    tags = [_tag(name, _EXISTS) for name in metadata]
+    for name, value in metadata.items():
+        tags += [_tag(name, filter_hash(item)) for item in items(value)]
+    return list(dict.fromkeys(tags))[:MAX_TAGS]
+
+
+def document_numbers(metadata: Metadata) -> dict[str, float]:
+    """Return the largest and smallest number and the latest and earliest date of each field.
+
+    >>> document_numbers({"year": [1990, 1985]})
+    {'largest:year': 1990.0, 'smallest:year': 1985.0}
+    """
+    extremes = {}
+    for name, value in metadata.items():
+        numbers = [float(item) for item in items(value) if is_number(item)]
+        dates = [moment.timestamp() for item in items(value) if (moment := moment_of(item))]
+        for (least, most), values in zip(NUMBERS, (numbers, dates), strict=True):
+            if values:
+                extremes[f"{most}:{name}"] = max(values)
+                extremes[f"{least}:{name}"] = min(values)
+    return extremes
+
+
+def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
+    """Return the tags of which a document must have one, or with false must have none.
+
+    For conditions other than ranges and ``contains``.
+    """
+    hashes, is_wanted = condition.hashes, condition.kind != "not"
+    if condition.kind == "exists":
+        hashes, is_wanted = (_EXISTS,), bool(condition.values[0])
+    # Without a value no document may match: nothing has an empty tag.
+    tags = tuple(_tag(condition.name, value) for value in hashes) or ("",)
+    return tags, is_wanted != condition.is_negated
+
+
+def _tag(name: str, value: int) -> str:
+    if len(name) >= 64 or not name.isprintable():
+        name = hashlib.sha256(name.encode()).hexdigest()
+    return f"{name}={value:016x}"

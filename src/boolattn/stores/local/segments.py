@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.stores.base import Array, Keys
-    from boolattn.stores.batches import Batch
     from boolattn.stores.local.manifest import Manifest
     from boolattn.stores.values import Value
+    from boolattn.stores.writer import Batch
 
     Columns = dict[str, NDArray[Any]]
 

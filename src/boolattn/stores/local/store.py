@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import BoolattnError, IndexFolderError
-from boolattn.stores.base import Draft, Store
+from boolattn.stores.base import Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest
 from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
 from boolattn.stores.local.snapshot import Snapshot
 from boolattn.stores.local.vectors import faiss_module, write_graph
 from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
+from boolattn.stores.writer import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.stores.base import Array
-    from boolattn.stores.batches import Batch
     from boolattn.stores.settings import StoreSettings
+    from boolattn.stores.writer import Batch
 
 _PRECISIONS = ("float32", "float16", "int8")
 

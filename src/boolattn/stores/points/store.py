@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.scoring.exact import Ranked
-    from boolattn.stores.base import Array, Draft, Keys, Mask, Passages
+    from boolattn.stores.base import Array, Keys, Mask, Passages
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.points.database import Match, PointDatabase, State
     from boolattn.stores.settings import StoreSettings
+    from boolattn.stores.writer import Draft
 
 #: Vectors of one request, which should not exceed the time of one call.
 _QUERIES = 64
