@@ -126,7 +126,7 @@ class Segment:
         return Document(**json.loads(self.columns["text"][start:end].tobytes()))
 
 
-class Values(NamedTuple):
+class FieldValues(NamedTuple):
     """All values of a field: the document of each, its hash, and its number or date, else NaN."""
 
     documents: Keys
@@ -155,7 +155,7 @@ class Rows:
         self.live = np.isin(np.arange(self.n_documents), manifest.deleted, invert=True)
         self._dimension = manifest.settings.dimension
         self._ids = np.concatenate([np.zeros(0, np.uint64), *(s.columns["id"] for s in segments)])
-        self.values: Callable[[str], Values] = lru_cache(None)(self._read_values)
+        self.values: Callable[[str], FieldValues] = lru_cache(None)(self._read_values)
 
     def of_documents(self, numbers: Keys) -> tuple[Keys, Keys]:
         """Return the rows of some documents, and at which place those of each begin."""
@@ -199,7 +199,7 @@ class Rows:
             return None
         return float(min(map(np.nanmin, columns))), float(max(map(np.nanmax, columns)))
 
-    def _read_values(self, name: str) -> Values:
+    def _read_values(self, name: str) -> FieldValues:
         """Return the values of a field, those of deleted documents too."""
         pieces = []
         for start, segment in zip(self._starts, self.segments, strict=False):
@@ -207,7 +207,7 @@ class Rows:
                 nothing = np.full(len(hashes), np.nan)
                 columns = [segment.columns.get(f"{k}:{name}", nothing) for k in COMPARED]
                 pieces.append((segment.columns[f"row:{name}"] + start, hashes, *columns))
-        return Values(*map(np.concatenate, zip(*pieces, strict=True)))
+        return FieldValues(*map(np.concatenate, zip(*pieces, strict=True)))
 
     def value(self, name: str, number: int, wanted: int) -> Value:
         """Return the value of a document's field that has a hash."""
