@@ -161,9 +161,9 @@ def children(process):
 #: The command, over an index that counts as large; with a file "blind" nothing is compared, as
 #: where a file is cut between the comparison and the search.
 MAPPED = """
-from boolattn.stores.local import manifest, snapshot
+from boolattn.stores.local import manifest, store
 manifest.MAX_COPIED, compared = 0, manifest.read_stamps
-snapshot.read_stamps = lambda folder, own: (
+store.read_stamps = lambda folder, own: (
     {} if (folder / "blind").exists() else compared(folder, own))
 from boolattn.cli import main
 main()

@@ -90,7 +90,7 @@ def where(reader, filters):
     return Filter(tuple(reader.resolve(condition) for condition in read_filters(filters)))
 
 
-def test_nearest_is_what_exhaustive_search_finds(reader, scan, retriever):
+def test_nearest_is_what_exhaustive_search_finds(built, reader, scan, retriever):
     queries = retriever.encode_documents(texts(40, seed=1))
     is_exact = reader.settings.vectors == "exact"
     for n in (1, 10, N, 2 * N):
@@ -101,7 +101,7 @@ def test_nearest_is_what_exhaustive_search_finds(reader, scan, retriever):
         pairs = zip(answers, right, strict=True)
         share = np.mean([np.mean(own.scores >= best.scores[-1] - 1e-5) for own, best in pairs])
         assert share == 1 if is_exact else share > 0.95
-    recall = reader.manifest.graph.get("recall")
+    recall = built.store.manifest.graph.get("recall")
     assert recall is None if is_exact else recall["10"] > 0.9
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from boolattn.scoring.exact import Ranked, top_k
 from boolattn.stores.base import Reader, similarities
 from boolattn.stores.filters import RANGES, Field, Filter
-from boolattn.stores.local.manifest import read_stamps
 from boolattn.stores.local.segments import COMPARED, Rows
 from boolattn.stores.local.vectors import exact_scores, open_graph
 from boolattn.stores.settings import HNSW
@@ -37,8 +36,7 @@ class Snapshot(Rows, Reader):
     """One state of a local store; the key of a document is its number."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.label, self.manifest, self.settings = str(folder), manifest, manifest.settings
-        self._folder, self._stamps = folder, read_stamps(folder, manifest)
+        self.label, self.settings = str(folder), manifest.settings
         super().__init__(folder, manifest)
         self.scans = self.settings.vectors != HNSW
         self._graph = None if self.scans else open_graph(folder, manifest, self)
@@ -50,11 +48,6 @@ class Snapshot(Rows, Reader):
         self.mask: Callable[[Filter], Mask | None] = lru_cache(_MAX_MASKS)(self._mask)
         self._texts: Callable[[str], dict[int, str]] = lru_cache(None)(self._read_texts)
         self._fields: dict[str, Field] = {}
-
-    def changed_files(self) -> set[str]:
-        """Return which mapped files were changed in place or replaced since they were opened."""
-        now = read_stamps(self._folder, self.manifest)
-        return {name for name, stamp in now.items() if stamp != self._stamps.get(name)}
 
     def count(self, where: Filter) -> int:
         mask = self.mask(where)

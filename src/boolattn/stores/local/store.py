@@ -15,7 +15,7 @@ import numpy as np
 from boolattn.errors import BoolattnError, IndexFolderError
 from boolattn.stores.base import Store
 from boolattn.stores.local import manifest as disk
-from boolattn.stores.local.manifest import Manifest, check_files, read_manifest
+from boolattn.stores.local.manifest import Manifest, check_files, read_manifest, read_stamps
 from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
 from boolattn.stores.local.snapshot import Snapshot
 from boolattn.stores.local.vectors import faiss_module, write_graph
@@ -86,13 +86,10 @@ class LocalStore(Store):
         """What the open state has, also where files were damaged since."""
         return int(self._snapshot.live.sum())
 
-    @property
-    def manifest(self) -> Manifest:
-        """The manifest of the open state."""
-        return self._snapshot.manifest
-
     def _open(self, manifest: Manifest) -> None:
-        self._snapshot, self.settings = Snapshot(self.folder, manifest), manifest.settings
+        stamps = read_stamps(self.folder, manifest)  # before the files are mapped
+        self._snapshot, self._stamps = Snapshot(self.folder, manifest), stamps
+        self.manifest, self.settings = manifest, manifest.settings
 
     @contextmanager
     def reading(self) -> Iterator[Snapshot]:
@@ -111,7 +108,8 @@ class LocalStore(Store):
 
     def _check_changes(self) -> None:
         """Raise if a mapped file was altered; open the store again if it only looks so."""
-        if changed := self._snapshot.changed_files():
+        now = read_stamps(self.folder, self.manifest).items()
+        if changed := [name for name, stamp in now if stamp != self._stamps.get(name)]:
             check_files(self.folder, self.manifest, names=changed, verify=True)
             self._open(self.manifest)
 

@@ -112,10 +112,7 @@ class Words:
         # appear while the links are removed, which is no failure.
         with _blaming(folder), scratch_folder(is_brief=not is_copied) as links:
             for path in _index_files(folder):
-                if is_copied:
-                    shutil.copyfile(path, links / path.name)
-                else:
-                    (links / path.name).symlink_to(path.resolve())
+                (shutil.copyfile if is_copied else os.symlink)(path.resolve(), links / path.name)
             index = tantivy.Index.open(str(links))
             index.config_reader("manual")
             self._searcher = index.searcher()
@@ -125,8 +122,7 @@ class Words:
         """Return the ``n`` documents of highest BM25+ score, of those that have one of the terms.
 
         BM25+ adds to the BM25 score ``DELTA`` times the inverse document frequency of each term
-        that the document has. The terms are those of :func:`terms_of`. Only allowed documents, if
-        that is given.
+        that the document has.
         """
         total = self._searcher.num_docs
         clauses = []
