@@ -132,7 +132,7 @@ def test_bad_documents_and_settings_are_refused(folder, retriever, tmp_path):
         Searcher.build(folder, word_model.corpus(), retriever, precision="int4")
     with pytest.raises(ConfigError, match="'ftp://a/b' is no address of a store; there are a fold"):
         Searcher.build("ftp://a/b", word_model.corpus(), retriever)
-    with pytest.raises(IndexFolderError, match=r"never finished|holds no index"):
+    with pytest.raises(IndexFolderError, match=r"never finished|there is no index"):
         Searcher.open(folder, retriever)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").write_text("x")
@@ -186,6 +186,18 @@ def test_documents_are_added_replaced_and_deleted(folder, retriever):
     assert len(searcher) == 0
     assert ids(searcher.search("moths", k=3)) == []
     assert ids(searcher.search("moths NOT birds", k=3, hybrid=True)) == []
+
+
+def test_the_same_documents_again_replace_themselves(folder, retriever):
+    documents = word_model.corpus()[:5]
+    searcher = Searcher.build(folder, documents, retriever)
+    searcher.update(documents)
+    assert len(ids(searcher.search("moths", k=20))) == len(searcher) == 5
+    searcher.delete([document.id for document in documents])
+    searcher.add(documents)
+    again = Searcher.open(folder, retriever, verify=True)
+    assert len(ids(again.search("moths", k=20))) == len(again) == 5
+    assert again.store.info()["deleted"] == 10
 
 
 def test_only_one_process_writes(folder, retriever):

@@ -171,10 +171,8 @@ class Reader(ABC):
 
     def value_counts(self, name: str, n: int) -> ValueCounts:
         """Count the ``n`` most frequent values of a field; by default in a sample."""
-        sample = self.sample(_SAMPLE)
-        return count_values([document.metadata for document in sample], name, n)._replace(
-            is_exact=len(sample) < _SAMPLE
-        )
+        rows = [document.metadata for document in self.sample(_SAMPLE)]
+        return count_values(rows, name, n, is_exact=len(rows) < _SAMPLE)
 
     def has_title(self, text: str) -> bool:
         """Return whether a document has this title; without words it is not known."""

@@ -132,8 +132,6 @@ def read_stamps(folder: Path, manifest: Manifest) -> dict[str, tuple[int, int, i
 
 
 def _missing(folder: Path) -> IndexFolderError:
-    if not folder.exists():
-        return no_index(folder)
     if folder.is_file():
         command = f"boolattn index {shlex.quote(str(folder))}"
         return IndexFolderError(f"{folder} is a file, not an index; make one of it: {command}")
@@ -141,9 +139,7 @@ def _missing(folder: Path) -> IndexFolderError:
         return IndexFolderError(
             f"the index at {folder} was never finished; go on with: boolattn index --resume"
         )
-    return IndexFolderError(
-        f"{folder} holds no index (no {MANIFEST}); make one with: boolattn index FILE --out DIR"
-    )
+    return no_index(folder)
 
 
 @contextmanager
