@@ -242,8 +242,8 @@ def test_document_rows(tmp_path_factory, rows, kind, skips):
     else:
         joined = "\n".join(json.dumps(row) for row in rows)
         path.write_text(json.dumps(rows) if kind == "json" else joined)
-    on_bad = (lambda _line: None) if skips else None
-    for document in tried(lambda: list(read_documents(path, on_bad=on_bad))) or ():
+    options = {"on_error": lambda _: None} if skips else {}
+    for document in tried(lambda: list(read_documents(path, **options))) or ():
         assert document.id
     shutil.rmtree(path.parent)
 
@@ -359,9 +359,9 @@ def test_a_manifest_that_was_written_so(searcher, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("damaged") / "index"
     shutil.copytree(searcher.store.folder, folder)
     path = folder / manifest.MANIFEST
-    body = json.loads(path.read_text())["index"]
-    _edit(body, data)
-    path.write_text(json.dumps({"index": body, "sha256": manifest._hash(body)}))
+    values = checksums.read_manifest(path)
+    _edit(values, data)
+    checksums.write_manifest(path, values)
     conditions = {"year": 1990}
     tried(
         lambda: Searcher.open(folder, searcher.encoder, parser=None).search(
@@ -457,7 +457,7 @@ FAULTS = [
     (test_queries, "query.syntax._Parser.group", lambda own, opening, depth: depth > 0),
     (test_queries, "search.pipeline.condition_of", lambda where: "1990" in where.text),
     (test_queries, "stores.base.Reader.known_vectors", lambda own, ids: ids),
-    (test_filters, "stores.filters._with_column", lambda c, field: isinstance(c.values[0], str)),
+    (test_filters, "stores.filters._as_range", lambda c, field: isinstance(c.values[0], str)),
     (test_filters, "stores.local.snapshot.Snapshot._passes", lambda own, c: c.kind == "lt"),
     (test_filters, "stores.local.snapshot.Snapshot._passes", lambda own, c: c.values == (False,)),
     (test_filters, "stores.local.snapshot.Snapshot._passes", lambda own, c: c.kind == "contains"),
@@ -487,7 +487,7 @@ REFUSALS = [
     (test_document_files_of_any_bytes, "stores.document_files", "DataError", "not Parquet"),
     *(
         (test_index_files, "stores.local.manifest", "IndexFolderError", part)
-        for part in ("is damaged; build", "changed by hand", "instead of", "was altered")
+        for part in ("is damaged or cannot", "was altered")
     ),
     (test_a_manifest_that_was_written_so, "stores.local.manifest", "IndexFolderError", "by hand"),
     *(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -378,19 +377,6 @@ def test_an_index_belongs_to_no_parser(shared_index, caplog):
     assert without == "the model has no query parser"
     assert other == "it was read by another parser"
     assert not caplog.text
-
-
-def test_an_index_without_parts_is_opened(shared_index):
-    from boolattn.stores.local.manifest import read_manifest
-
-    folder, model = shared_index
-    path = folder / "manifest.json"
-    outer = json.loads(path.read_text())
-    del outer["index"]["settings"]["digests"]
-    text = json.dumps(outer["index"], indent=1, sort_keys=True, ensure_ascii=False)
-    path.write_text(json.dumps(outer | {"sha256": hashlib.sha256(text.encode()).hexdigest()}))
-    assert read_manifest(folder).settings.digests == {}
-    assert Searcher.open(folder, model).search("moths").hits
 
 
 @pytest.fixture

@@ -76,17 +76,17 @@ def _loaded(folder: Path) -> set[str]:
 def write_manifest(path: Path, values: Mapping[str, Any]) -> None:
     """Write a manifest with its own checksum."""
     with atomic_file(path) as file:
-        file.write(json.dumps({**values, "checksum": _checksum(values)}, indent=1) + "\n")
+        file.write(json.dumps({**values, "checksum": checksum(values)}, indent=1) + "\n")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """Read a manifest, compare it with its own checksum, and return it without that."""
     values: dict[str, Any] = _read(path, dict)
-    checksum, sums = values.pop("checksum", None), values.get("files")
+    expected, sums = values.pop("checksum", None), values.get("files")
     is_sums = isinstance(sums, dict) and all(isinstance(digest, str) for digest in sums.values())
-    if checksum is None or not is_sums:
+    if expected is None or not is_sums:
         raise DataError(f"{path} is damaged: it is no manifest; {DAMAGED}")
-    if checksum != _checksum(values):
+    if expected != checksum(values):
         raise DataError(f"{path} was changed: its checksum differs; {DAMAGED}")
     return values
 
@@ -104,7 +104,8 @@ def read_typed_manifest(kind: type[T], path: Path) -> T:
     return manifest
 
 
-def _checksum(values: Mapping[str, Any]) -> str:
+def checksum(values: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of values."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

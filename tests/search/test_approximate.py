@@ -9,7 +9,7 @@ from boolattn.search import Document, Searcher, SearchOptions
 from boolattn.search.candidates import Ranker, Retrieval
 from boolattn.search.evidence import Exclusion
 from boolattn.stores.filters import Filter
-from boolattn.stores.local.vectors import TARGETS, best
+from boolattn.stores.local.vectors import TARGETS
 from tests.parses import read_trees
 from tests.search import word_model
 
@@ -43,8 +43,8 @@ def built(request, retriever, tmp_path_factory):
 
 def test_the_manifest_states_the_recall_that_a_caller_sees(built, retriever):
     approximate, exact = built
-    settings = Searcher.open(approximate.store.folder, retriever).store.manifest.index
-    assert exact.store.manifest.index == {}
+    settings = Searcher.open(approximate.store.folder, retriever).store.manifest.graph
+    assert exact.store.manifest.graph == {}
     assert set(settings["recall"]) == {str(depth) for depth in TARGETS}
     # Other queries than those it was measured with, among documents of which many are alike.
     queries = retriever.encode_documents(texts(50, seed=1))
@@ -54,13 +54,6 @@ def test_the_manifest_states_the_recall_that_a_caller_sees(built, retriever):
     share = np.mean([answer.scores >= best.scores[-1] - 1e-5 for answer, best in pairs])
     assert share > settings["recall"]["10"] - 0.1
     assert settings["recall"]["10"] > 0.8
-
-
-def test_the_best_come_in_order_and_equal_ones_by_row():
-    scores = np.array([[1.0, 3.0, 3.0, 2.0, -np.inf]], np.float32)
-    assert best(scores, 3).rows.tolist() == [[1, 2, 3]]
-    assert best(scores, 9).rows.tolist() == [[1, 2, 3, 0, -1]]
-    assert best(np.zeros((2, 0), np.float32), 3).rows.shape == (2, 0)
 
 
 def test_candidates_find_what_an_exhaustive_search_finds(built):

@@ -1,8 +1,7 @@
 import pytest
 
 from boolattn import Document, Searcher
-from boolattn.stores.analysis import asserted_terms, terms_of
-from boolattn.stores.batches import document_terms
+from boolattn.stores.analysis import asserted_terms, document_terms, terms_of
 
 
 @pytest.mark.parametrize(

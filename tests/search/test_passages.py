@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from boolattn.search import Document, Searcher
-from boolattn.stores.batches import cut
+from boolattn.stores.analysis import cut
 from tests.search import word_model
 
 #: So long that each is a passage; the other documents are shorter.

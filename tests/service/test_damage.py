@@ -69,7 +69,7 @@ def test_a_large_index_that_is_cut_is_not_read_further(index, retriever, monkeyp
     searcher = Searcher.open(index, retriever)
     with TestClient(create_app(searcher, ServiceSettings(refresh=0))) as client:
         assert client.get("/search?q=moths").status_code == 200
-        path = next(index.rglob("documents.jsonl"))
+        path = next(index.rglob("*.safetensors"))
         content = path.read_bytes()
         os.truncate(path, 10)
         for _ in range(2):
@@ -79,16 +79,16 @@ def test_a_large_index_that_is_cut_is_not_read_further(index, retriever, monkeyp
         assert client.get("/health").status_code == 200
         path.write_bytes(content)
         assert client.get("/search?q=moths").status_code == 200
-    assert "documents.jsonl has 10 bytes instead of" in caplog.text
+    assert "safetensors was altered" in caplog.text
     assert "Traceback" not in caplog.text
 
 
 def test_a_large_index_that_is_overwritten_is_blamed(index, retriever, monkeypatch, caplog):
     monkeypatch.setattr(manifest, "MAX_COPIED", 0)
     searcher = Searcher.open(index, retriever)
-    for path in index.rglob("documents.jsonl"):
+    for path in index.rglob("*.safetensors"):
         overwrite(path)
-    with pytest.raises(IndexFolderError, match=r"documents.jsonl was altered: its hash differs"):
+    with pytest.raises(IndexFolderError, match=r"safetensors was altered: its hash differs"):
         searcher.search("moths")
     with TestClient(create_app(searcher, ServiceSettings(refresh=0))) as client:
         refused(client.get("/search?q=moths"), 503, "index_damaged")
@@ -116,7 +116,7 @@ def test_a_large_index_whose_vectors_change_gives_no_other_answer(index, retriev
     monkeypatch.setattr(manifest, "MAX_COPIED", 0)
     searcher = Searcher.open(index, retriever)
     before = searcher.search("moths").hits
-    path = next(index.rglob("vectors.npy"))
+    path = next(index.rglob("segments/*"))
     content, found = path.read_bytes(), searcher.document("both")
     with path.open("r+b") as file:  # the same size
         file.seek(-64, os.SEEK_END)
@@ -127,7 +127,7 @@ def test_a_large_index_whose_vectors_change_gives_no_other_answer(index, retriev
         lambda: searcher.facets,
         lambda: searcher.examples,
     ):
-        with pytest.raises(IndexFolderError, match=r"vectors.npy was altered: its hash differs"):
+        with pytest.raises(IndexFolderError, match=r"safetensors was altered: its hash differs"):
             call()
     # Restored as another file: the old one is still in the map.
     path.rename(path.with_name("old"))
@@ -145,11 +145,11 @@ def test_vectors_that_change_during_a_search_give_no_answer(index, retriever, mo
     encode = retriever.encode_queries
 
     def encode_slowly(*given, **options):
-        overwrite(next(index.rglob("vectors.npy")))
+        overwrite(next(index.rglob("segments/*")))
         return encode(*given, **options)
 
     monkeypatch.setattr(retriever, "encode_queries", encode_slowly)
-    with pytest.raises(IndexFolderError, match=r"vectors.npy was altered"):
+    with pytest.raises(IndexFolderError, match=r"safetensors was altered"):
         searcher.search("moths")
 
 
@@ -161,9 +161,9 @@ def children(process):
 #: The command, over an index that counts as large; with a file "blind" nothing is compared, as
 #: where a file is cut between the comparison and the search.
 MAPPED = """
-from boolattn.stores.local import manifest, snapshot
+from boolattn.stores.local import manifest, store
 manifest.MAX_COPIED, compared = 0, manifest.read_stamps
-snapshot.read_stamps = lambda folder, own: (
+store.read_stamps = lambda folder, own: (
     {} if (folder / "blind").exists() else compared(folder, own))
 from boolattn.cli import main
 main()
@@ -192,7 +192,7 @@ def test_a_cut_file_is_answered_with_503_or_starts_the_service_again(service, tm
     address = service.stdout.readline().strip()
     [first] = children(service)
     before = httpx2.get(f"{address}search?q=moths").json()["hits"]
-    path = next(tmp_path.rglob("vectors.npy"))
+    path = next(tmp_path.rglob("segments/*"))
     content = path.read_bytes()
     for damage in (lambda: os.truncate(path, 0), lambda: overwrite(path)):
         damage()
@@ -221,7 +221,7 @@ def test_a_service_whose_file_stays_cut_comes_back_when_it_is_restored(service, 
     address = service.stdout.readline().strip()
     before = httpx2.get(f"{address}search?q=moths").json()["hits"]
     (tmp_path / "index" / "blind").touch()
-    path = next(tmp_path.rglob("vectors.npy"))
+    path = next(tmp_path.rglob("segments/*"))
     content = path.read_bytes()
     os.truncate(path, 10)
     with pytest.raises(httpx2.RemoteProtocolError):
@@ -229,7 +229,7 @@ def test_a_service_whose_file_stays_cut_comes_back_when_it_is_restored(service, 
     lines = [next(service.stderr)]
     while "starts again in 4 s" not in lines[-1]:
         lines.append(next(service.stderr))
-    assert "vectors.npy has 10 bytes instead of" in "".join(lines)
+    assert "safetensors was altered" in "".join(lines)
     path.write_bytes(content)
     address = service.stdout.readline().strip()
     assert httpx2.get(f"{address}search?q=moths").json()["hits"] == before

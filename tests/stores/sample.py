@@ -9,9 +9,9 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.stores.address import create_store, open_store
-from boolattn.stores.batches import Batch
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.settings import StoreSettings
+from boolattn.stores.writer import Batch
 
 DIMENSION = 32  # the pgvector of the tests fails with 8 on some ARM
 SETTINGS = StoreSettings(fingerprint="f", dimension=DIMENSION, model="shipped")

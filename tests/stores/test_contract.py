@@ -12,9 +12,8 @@ from boolattn.data.records import Document
 from boolattn.encoders.callables import CallableEncoder
 from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError, QueryError
 from boolattn.stores.address import open_store
-from boolattn.stores.analysis import term_counts, term_weights
+from boolattn.stores.analysis import indexed_text, term_counts, term_weights
 from boolattn.stores.base import Claim
-from boolattn.stores.batches import indexed_text
 from boolattn.stores.filters import Filter
 from tests.stores.databases import close_folders
 from tests.stores.kinds import check_kinds
@@ -279,7 +278,7 @@ def test_passages(address):
     np.testing.assert_allclose(reader.vectors(["moth"])["moth"], mean, atol=1e-5)
     [moth] = keys_of(store, ["moth"]).tolist()
     assert passing(store, Filter(without=(moth,), lacking=(("garlic",),))) == {"cake"}
-    add(store, {"moth": "Moths of Sumatra"}, n_passages=2, replace_old=True)
+    add(store, {"moth": "Moths of Sumatra"}, n_passages=2)
     assert store.info()["passages"] == 11
     assert store.n_documents == 4
     assert nearest(store, "Moths of")[0] == "moth"
@@ -297,7 +296,7 @@ def test_documents_are_added_replaced_and_deleted(address):
     with pytest.raises(DataError, match=r"no document 'none' in .*; nothing was deleted"):
         store.delete(["new", "none"])
     assert passing(store) == {*TEXTS, "new"}
-    add(store, {"moth": "Beetles of Java"}, replace_old=True)
+    add(store, {"moth": "Beetles of Java"})
     assert text_of(store, "moth") == "Beetles of Java"
     assert passing(store) == {*TEXTS, "new"}
     [ranked] = reader_of(store).words([["java", "borneo"]], 5, EVERYTHING)

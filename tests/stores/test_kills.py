@@ -27,7 +27,7 @@ STATES = {
 COMMIT = r"^(open|os.rename|os.remove) .*manifest\.json"
 #: A kill of each other way to search, amid its rows.
 AMID = (
-    ("hnsw", "add", r"os.rename .*lexical", 1),
+    ("hnsw", "add", r"os.rename .*words-", 1),
     ("hnsw", "update", COMMIT, 1),
 )
 

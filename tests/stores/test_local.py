@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 import numpy as np
 import pytest
 
+from boolattn.checksums import write_manifest
 from boolattn.errors import ConfigError, IndexFolderError, IndexMismatchError
 from boolattn.search import Document, Searcher
 from boolattn.stores.analysis import terms_of
@@ -90,7 +90,7 @@ def where(reader, filters):
     return Filter(tuple(reader.resolve(condition) for condition in read_filters(filters)))
 
 
-def test_nearest_is_what_exhaustive_search_finds(reader, scan, retriever):
+def test_nearest_is_what_exhaustive_search_finds(built, reader, scan, retriever):
     queries = retriever.encode_documents(texts(40, seed=1))
     is_exact = reader.settings.vectors == "exact"
     for n in (1, 10, N, 2 * N):
@@ -101,7 +101,7 @@ def test_nearest_is_what_exhaustive_search_finds(reader, scan, retriever):
         pairs = zip(answers, right, strict=True)
         share = np.mean([np.mean(own.scores >= best.scores[-1] - 1e-5) for own, best in pairs])
         assert share == 1 if is_exact else share > 0.95
-    recall = reader.manifest.index.get("recall")
+    recall = built.store.manifest.graph.get("recall")
     assert recall is None if is_exact else recall["10"] > 0.9
 
 
@@ -185,7 +185,7 @@ def test_vectors_of_another_length_are_one_line(reader):
 
 def test_vectors_that_are_gone_are_one_line(build, retriever, folder):
     names = build(folder, word_model.corpus()).store.manifest.files
-    (folder / next(name for name in names if name.endswith(("faiss", "vectors.npy")))).unlink()
+    (folder / next(name for name in names if name.endswith(("faiss", "safetensors")))).unlink()
     with pytest.raises(IndexFolderError, match="is missing; build the index again") as caught:
         Searcher.open(folder, retriever)
     assert "\n" not in str(caught.value)
@@ -194,11 +194,11 @@ def test_vectors_that_are_gone_are_one_line(build, retriever, folder):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("index", {}),
-        ("index", {"file": "nowhere"}),
-        ("index", {"file": "engine-1.faiss", "effort": {}}),
-        ("index", {"file": "engine-1.faiss", "effort": 3}),
-        ("index", {"file": "engine-1.faiss", "effort": {"10": "x"}}),
+        ("graph", {}),
+        ("graph", {"file": "nowhere"}),
+        ("graph", {"file": "graph-1.faiss", "effort": {}}),
+        ("graph", {"file": "graph-1.faiss", "effort": 3}),
+        ("graph", {"file": "graph-1.faiss", "effort": {"10": "x"}}),
         ("dimension", 9),
         ("precision", "moths"),
     ],
@@ -207,11 +207,9 @@ def test_a_manifest_that_states_another_index_is_one_line(folder, retriever, nam
     """Its hash is right, so whatever it says is used."""
     Searcher.build(folder, word_model.corpus(), retriever, vectors="hnsw")
     manifest = json.loads((folder / "manifest.json").read_text())
-    body = manifest["index"]
-    (body if name in body else body["settings"])[name] = value
-    text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
-    manifest["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (manifest if name in manifest else manifest["settings"])[name] = value
+    del manifest["checksum"]
+    write_manifest(folder / "manifest.json", manifest)
     with pytest.raises(IndexFolderError) as caught:
         Searcher.open(folder, retriever)
     assert "\n" not in str(caught.value)

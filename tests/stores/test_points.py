@@ -23,7 +23,6 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.stores.address import open_store
-from boolattn.stores.batches import Batch
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.points import database as points_database
 from boolattn.stores.points import draft as points_draft
@@ -33,6 +32,7 @@ from boolattn.stores.points.milvus import MilvusStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant import QdrantStore
 from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.writer import Batch
 from tests.stores.databases import MilvusServer, close_folders
 from tests.stores.sample import (
     DIMENSION,
@@ -122,12 +122,12 @@ def test_an_update_that_stops_is_masked_and_can_be_repeated(
     mend = fail_on(monkeypatch, address, method, after=after)
     if method == "insert":
         with pytest.raises(ServerError, match="gone"):
-            add(store, {"moth": text}, n_passages=3, replace_old=True)
+            add(store, {"moth": text}, n_passages=3)
         mend()
         assert text_of(store, "moth") == TEXTS["moth"]
         masked = vector_of(text[0 : len(text) // 3])
     else:
-        add(store, {"moth": text}, n_passages=3, replace_old=True)
+        add(store, {"moth": text}, n_passages=3)
         mend()
         assert "masked" in caplog.text
         masked = vector_of(TEXTS["moth"][9:18])
@@ -135,7 +135,7 @@ def test_an_update_that_stops_is_masked_and_can_be_repeated(
     [ranked] = store.nearest(masked[None], 4, EVERYTHING)
     assert ranked.scores[0] < 0.999
     assert len(ranked.rows) == 4
-    add(store, {"moth": text}, n_passages=3, replace_old=True)
+    add(store, {"moth": text}, n_passages=3)
     assert store.info()["passages"] == 12
     assert text_of(store, "moth") == text
 
@@ -329,7 +329,7 @@ import os, sys
 import numpy as np
 from boolattn.data.records import Document
 from boolattn.stores.settings import StoreSettings
-from boolattn.stores.batches import Batch
+from boolattn.stores.writer import Batch
 from boolattn.stores.points.qdrant import QdrantStore
 batch = Batch()
 batch.add(Document(id="new", text="Rice", title="new"), [(0, 4)])
@@ -523,7 +523,7 @@ def test_a_long_document_comes_back_whole(lite, monkeypatch):
     def write(document):
         batch = Batch()
         batch.add(document, [(0, len(document.text))])
-        with store.adding(replace_old=True) as draft:
+        with store.adding() as draft:
             draft.write(batch, vector_of("x")[None])
 
     write(long)

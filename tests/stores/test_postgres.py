@@ -20,8 +20,7 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.search import Searcher
-from boolattn.stores.analysis import term_counts, term_weights
-from boolattn.stores.batches import batches, indexed_text
+from boolattn.stores.analysis import indexed_text, term_counts, term_weights
 from boolattn.stores.filters import Filter, read_filters, resolve
 from boolattn.stores.foreign import L2
 from boolattn.stores.postgres import store as postgres_store
@@ -29,6 +28,7 @@ from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.postgres.database import parse_address
 from boolattn.stores.postgres.store import PostgresStore
 from boolattn.stores.settings import StoreSettings
+from boolattn.stores.writer import batches
 from tests.search.conftest import crash
 
 DIMENSION = 32
@@ -286,7 +286,7 @@ def test_documents_are_added_replaced_and_deleted(address, server):
             pass
     assert store.count(Filter()) == 6
     new = Document(id="d3", text="Whales of Java, whales", metadata={"depth": 7})
-    with store.adding(replace_old=True) as draft:
+    with store.adding() as draft:
         fill(draft, [new])
     corpus = [*DOCUMENTS[:3], *DOCUMENTS[4:], new]
     [ranked] = store.words([["whale", "moth"]], 9, Filter())
@@ -314,7 +314,7 @@ def test_an_addition_that_was_cut_off_leaves_nothing(address, server):
     idle = "FROM pg_stat_activity WHERE state = 'idle in transaction'"
 
     def cut_off():
-        with store.adding(replace_old=True) as draft:
+        with store.adding() as draft:
             fill(draft, [Document(id="d0", text="whales"), Document(id="d9", text="whales")])
             execute(server, f"SELECT pg_terminate_backend(pid) {idle}")
             fill(draft, [Document(id="d8", text="whales")])

@@ -18,7 +18,7 @@ from click import option
 
 from boolattn.cli.output import joined, json_option, note, plural, print_json, quiet_libraries
 from boolattn.cli.search import ADDRESS_HELP, index_argument, model_option, open_index
-from boolattn.errors import BoolattnError, ConfigError
+from boolattn.errors import BoolattnError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -198,22 +198,26 @@ def _check_source(documents: Path) -> None:
 @contextmanager
 def _records(options: Mapping[str, Any], *, makes_ids: bool = True) -> Iterator[Iterator[Document]]:
     """Read documents; tell about rows that were left out as they come, and at the end."""
-    from boolattn.stores.document_files import Fields, read_documents
+    from boolattn.stores.document_files import EmptyDocumentError, Fields, read_documents
 
-    bad: list[str] = []
-    empty: list[str] = []
+    bad: list[DataError] = []
+    empty: list[DataError] = []
 
-    def on_bad(message: str) -> None:
-        bad.append(message)
-        note(f"left out: {message}")
+    def on_error(error: DataError) -> None:
+        if isinstance(error, EmptyDocumentError):
+            empty.append(error)
+        elif options["skip_bad"]:
+            bad.append(error)
+            note(f"left out: {error}")
+        else:
+            raise error
 
     names = {name: options[f"{name}_field"] or "" for name in ("id", "title")}
     yield read_documents(
         options["documents"],
         Fields(text=options["text_field"], **names),
         makes_ids=makes_ids,
-        on_bad=on_bad if options["skip_bad"] else None,
-        on_empty=empty.append,
+        on_error=on_error,
         max_line=int(options["max_line"] * 1e6),
         follow_links=options["follow_links"],
     )

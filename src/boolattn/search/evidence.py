@@ -28,9 +28,8 @@ from boolattn.kinds.lexicon import is_tag, related
 from boolattn.query.structure import clauses, conjunctions, truth
 from boolattn.query.tree import signed_atoms
 from boolattn.scoring.exact import Ranked, shortlist_size, shortlist_spread
-from boolattn.stores.analysis import matched_words, operand_terms
+from boolattn.stores.analysis import indexed_text, matched_words, operand_terms
 from boolattn.stores.base import Claim
-from boolattn.stores.batches import indexed_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set

@@ -100,8 +100,8 @@ def count_facets(
     """Return the fields that divide some documents; ``is_exact`` if there are no others."""
     rows = [document.metadata for document in documents]
     names = sorted({name for row in rows for name in row})[:_LOOKED]
-    counts = {name: count_values(rows, name, _VALUES) for name in names}
-    return _facets({name: c._replace(is_exact=is_exact) for name, c in counts.items()}, fields, 1)
+    counts = {name: count_values(rows, name, _VALUES, is_exact=is_exact) for name in names}
+    return _facets(counts, fields, 1)
 
 
 def _facets(

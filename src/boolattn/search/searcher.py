@@ -238,7 +238,7 @@ class Searcher:
             encode=encode,
             progress=progress,
         )
-        with self.store.adding(replace_old=replace_old) as draft:
+        with self.store.adding() as draft:
             draft.sample = self.encoder.encode_operands
             records = as_documents(documents, lambda name: bool(draft.known([name])))
             writer.write(draft, records, replace_old=replace_old)

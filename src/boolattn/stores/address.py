@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from boolattn.stores.base import Draft, Store
+    from boolattn.stores.base import Store
     from boolattn.stores.settings import StoreSettings
+    from boolattn.stores.writer import Draft
 
 #: Module and class by the scheme of an address; a path has none.
 _STORES = {

@@ -1,17 +1,23 @@
-"""The analyzer of every store that is written here: words, and what a text negates itself."""
+"""The analyzer of every store that is written here: words, what a text negates, and passages."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boolattn.query.lexicon import find_cues
 from boolattn.query.tree import Operator
+from boolattn.stores.values import items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Set
+
+    from boolattn.data.records import Document
+    from boolattn.kinds.lexicon import Kinds
 
     Analyzer = Any
 
@@ -55,6 +61,15 @@ _COMPOUND = re.compile(
     re.IGNORECASE,
 )
 _FREE_OF = re.compile(r"\bfree (?:of|from)\b", re.IGNORECASE)
+_SHORT = 60  # characters of a value of the metadata that is searched as words too
+#: About a token: six letters of an alphabet, a character of another script, a sign.
+_PIECE = re.compile(r"[0-9A-Za-z_\u00c0-\u04ff]{1,6}|\w|[^\w\s]")
+_SENTENCE_ENDS = ("。", "！", "？", "\n", ". ", "! ", "? ", '." ', ".) ", ".\u201d ")
+_WORD_ENDS = (" ", "\n", "\t")
+#: Characters from which on a text is long, and tokens of its parts.
+_LONG, _PART = 6000, 400
+#: Passages are filled to this part, because tokens are only estimated.
+_FILLED = 0.9
 
 
 @cache
@@ -161,3 +176,72 @@ def negated_spans(text: str) -> Iterator[tuple[int, int]]:
 def spaced(text: str) -> str:
     """Return a text with spaces around characters that are words of their own."""
     return _UNSPACED.sub(r" \1 ", text)
+
+
+def cut(text: str, n_tokens: int) -> list[tuple[int, int]]:
+    """Return spans of at most about ``n_tokens`` tokens, cut after sentences where there are any.
+
+    A text that is short enough, and any text with 0 tokens, is one span.
+
+    >>> text = "One two. Three four five. Six seven."
+    >>> [text[start:end] for start, end in cut(text, 6)]
+    ['One two.', 'Three four five.', 'Six seven.']
+    """
+    starts = [match.start() for match in _PIECE.finditer(text)] if n_tokens else []
+    if len(starts) <= n_tokens:
+        return [(0, len(text))]
+    size, chosen = max(1, int(_FILLED * n_tokens)), [0]
+    while len(starts) - chosen[-1] > size:
+        first, last = chosen[-1], chosen[-1] + size
+        # In the second half, so that passages do not become short.
+        places = range(last, first + size // 2, -1)
+        chosen.append(
+            next((p for p in places if text.endswith(_SENTENCE_ENDS, 0, starts[p])), None)
+            or next((p for p in places if text.endswith(_WORD_ENDS, 0, starts[p])), last)
+        )
+    edges = [*(starts[piece] for piece in chosen), len(text)]
+    pairs = pairwise(edges)
+    return [(start, start + len(text[start:end].rstrip())) for start, end in pairs]
+
+
+class DocumentTerms(NamedTuple):
+    """The words of a document, as they are indexed, and tags of the kinds of things it names."""
+
+    counts: Counter[str]  # 0 for a kind
+    asserted: list[str]
+    denied: list[str]  # the text has these, but only negated or in passing
+
+
+def indexed_text(document: Document) -> str:
+    """Return what is indexed as words: title, text and short texts of the metadata."""
+    values = (value for listed in document.metadata.values() for value in items(listed))
+    short = [value for value in values if isinstance(value, str) and len(value) <= _SHORT]
+    return "\n".join([document.title, document.text, *short])
+
+
+def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
+    """Analyse title and text of a document.
+
+    A long text asserts what its beginning says, and what a third of its parts say; it has the rest
+    in passing.
+    """
+    counts: Counter[str] = term_counts(indexed_text(document))
+    spans = cut(document.text, _PART if len(document.text) > _LONG else 0)
+    n_parts: Counter[str] = Counter()
+    tags: set[str] = set()
+    for number, span in enumerate(spans):
+        text = indexed_text(replace(document, text=document.text[slice(*span)]))
+        negated = list(negated_spans(text))
+        asserted, denied = kinds.tags(text, negated) if kinds else ((), ())
+        tags.update(asserted, denied)
+        for term in {*asserted_terms(text, negated), *asserted}:
+            n_parts[term] += len(spans) if number == 0 else 1
+    about = {term for term, n in n_parts.items() if 3 * n >= len(spans)}
+    words = DocumentTerms(
+        counts,
+        [*sorted(about & tags), *sorted(about - tags)],
+        [*sorted(tags - about), *sorted(counts.keys() - about)],
+    )
+    # A kind is no word: it adds nothing to the length, and counts by its rarity alone.
+    counts.update(dict.fromkeys(sorted(tags), 0))
+    return words

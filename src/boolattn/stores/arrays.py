@@ -12,9 +12,9 @@ from boolattn.errors import DataError, QueryError
 from boolattn.scoring.exact import exact_search
 from boolattn.settings import checked
 from boolattn.stores.base import similarities
-from boolattn.stores.filters import RANGES
-from boolattn.stores.foreign import COSINE, L2, Collection, check_metric
-from boolattn.stores.values import filter_hash, flatten, is_number, items
+from boolattn.stores.filters import RANGES, document_tags, tag_condition
+from boolattn.stores.foreign import COSINE, Collection, check_metric
+from boolattn.stores.values import flatten, is_number, items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,12 +70,12 @@ class ArrayCollection(Collection):
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
     ) -> list[Vectors]:
-        passing = [number for number, row in enumerate(self._rows) if _passes(row, conditions)]
-        chosen, vectors = np.array(passing, np.int64), self._vectors
-        compare = _minus_l2 if self.metric == L2 else similarities
+        passing = [all(_meets(row, condition) for condition in conditions) for row in self._rows]
+        chosen, vectors = np.flatnonzero(passing), self._vectors
         if len(chosen) < len(vectors):
             vectors = vectors[chosen]
-        rows = chosen[exact_search(queries, vectors, n, compare).rows]
+        # L2 ranks vectors of length 1 alike, and the store refuses others.
+        rows = chosen[exact_search(queries, vectors, n, similarities).rows]
         return [self.vectors(numbers.tolist()) for numbers in rows]
 
     def vectors(self, ids: Sequence[Any]) -> Vectors:
@@ -85,29 +85,17 @@ class ArrayCollection(Collection):
         return {number: self._rows[number] for number in ids if number in self._numbers}
 
 
-def _minus_l2(queries: Array, vectors: Array) -> Array:
-    return np.asarray(2 * queries @ vectors.T - (vectors**2).sum(1), np.float32)
-
-
-def _passes(row: Row, conditions: Sequence[Condition]) -> bool:
-    values = flatten(row) if conditions else {}
-    for condition in conditions:
-        field_values, kind = items(values.get(condition.name)), condition.kind
-        wanted: Any = condition.values[0] if condition.values else None
-        if kind in RANGES:
-            if not is_number(wanted):
-                raise QueryError(f"filter {condition.name!r}: rows in memory compare numbers only")
-            holds = any(RANGES[kind](value, wanted) for value in field_values if is_number(value))
-        elif kind == "exists":
-            holds = bool(field_values) == wanted
-        elif kind == "contains":
-            part = str(wanted).casefold()
-            holds = any(
-                part in value.casefold() for value in field_values if isinstance(value, str)
-            )
-        else:
-            hashes = set(map(filter_hash, condition.values))
-            holds = (kind == "not") != any(filter_hash(value) in hashes for value in field_values)
-        if holds == condition.is_negated:
-            return False
-    return True
+def _meets(row: Row, condition: Condition) -> bool:
+    metadata, kind, wanted = flatten(row), condition.kind, condition.values
+    values = items(metadata.get(condition.name))
+    if kind in RANGES:
+        if not is_number(wanted[0]):
+            raise QueryError(f"filter {condition.name!r}: rows in memory compare numbers only")
+        holds = any(RANGES[kind](value, wanted[0]) for value in values if is_number(value))
+    elif kind == "contains":
+        texts = [value.casefold() for value in values if isinstance(value, str)]
+        holds = any(str(wanted[0]).casefold() in text for text in texts)
+    else:
+        tags, is_wanted = tag_condition(condition)
+        return is_wanted != set(tags).isdisjoint(document_tags(metadata))
+    return holds != condition.is_negated

@@ -11,33 +11,34 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.analysis import plain_title, terms_of
-from boolattn.stores.batches import document_terms
+from boolattn.stores.analysis import document_terms, plain_title, terms_of
 from boolattn.stores.filters import Filter, resolve
 from boolattn.stores.values import count_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.stores.batches import Batch
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.settings import StoreSettings
     from boolattn.stores.values import ValueCounts
+    from boolattn.stores.writer import Draft
 
     Array = NDArray[np.float32]
     Keys = NDArray[np.int64]
     Mask = NDArray[np.bool_]
     Claims = NDArray[np.int8]
+    #: The spans of a document's passages in its text, and their vectors.
+    Passages = tuple[Sequence[tuple[int, int]], Array]
 
 #: Documents of highest BM25 score among which a title is looked for.
 _TITLES = 20
@@ -53,13 +54,6 @@ class Claim(IntEnum):
     ABSENT = 0  # it lacks one of them
     DENIED = 1  # it has them all, but negates one: "no driving licence needed"
     ASSERTED = 2  # it has them all
-
-
-class Passages(NamedTuple):
-    """The passages of a document."""
-
-    spans: Sequence[tuple[int, int]]  # in its text
-    vectors: Array  # Shape ``(passages, dim)``
 
 
 class Reader(ABC):
@@ -148,8 +142,7 @@ class Reader(ABC):
         """Return the vectors of documents by id; of several passages, :func:`mean_vector`."""
         keys = self.find(ids)
         passages = self.passages(np.array([*keys.values()], np.int64))
-        known = {name: passages[key] for name, key in keys.items() if key in passages}
-        return {name: mean_vector(document.vectors) for name, document in known.items()}
+        return {n: mean_vector(passages[key][1]) for n, key in keys.items() if key in passages}
 
     def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
         """Return each document's passage nearest to a vector; ``None`` for the only one."""
@@ -178,16 +171,11 @@ class Reader(ABC):
 
     def value_counts(self, name: str, n: int) -> ValueCounts:
         """Count the ``n`` most frequent values of a field; by default in a sample."""
-        sample = self.sample(_SAMPLE)
-        return count_values([document.metadata for document in sample], name, n)._replace(
-            is_exact=len(sample) < _SAMPLE
-        )
+        rows = [document.metadata for document in self.sample(_SAMPLE)]
+        return count_values(rows, name, n, is_exact=len(rows) < _SAMPLE)
 
     def has_title(self, text: str) -> bool:
-        """Return whether a document has this title, whatever the case and the spaces.
-
-        Without words it is not known.
-        """
+        """Return whether a document has this title; without words it is not known."""
         wanted = plain_title(text)
         if not self.has_words or not wanted or not (terms := terms_of(text)):
             return False
@@ -215,26 +203,6 @@ class Reader(ABC):
             )
 
 
-class Draft(ABC):
-    """Documents on their way into a store: all of them become visible when it is finished."""
-
-    batch_size: int = 1000  # documents written at once
-    #: Encodes queries, to measure the recall of an approximate index with.
-    sample: Callable[[Sequence[str]], Array] | None = None
-
-    @abstractmethod
-    def known(self, ids: Sequence[str]) -> set[str]:
-        """Return those of some ids that the store has already."""
-
-    def has(self, _batch: Batch) -> bool:
-        """Return whether an earlier, stopped build wrote a batch already."""
-        return False
-
-    @abstractmethod
-    def write(self, batch: Batch, vectors: Array) -> None:
-        """Write documents with the vectors of their passages."""
-
-
 class Store(ABC):
     """A store at an address; ``settings`` say how it was made.
 
@@ -251,8 +219,8 @@ class Store(ABC):
         """Open the store's present state for searching."""
 
     @abstractmethod
-    def adding(self, *, replace_old: bool = False) -> AbstractContextManager[Draft]:
-        """Add documents; with ``replace_old`` they replace those with the same ids.
+    def adding(self) -> AbstractContextManager[Draft]:
+        """Add documents, in place of those with the same ids.
 
         They are visible when the context ends, and none of them is when an error ends it.
         """

@@ -11,7 +11,6 @@ import csv
 import json
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +26,9 @@ from boolattn.jsonl import (
     read_parquet,
     too_long,
 )
-from boolattn.stores.filters import known_name
+from boolattn.stores.filters import did_you_mean, known_name
 from boolattn.stores.text_files import READERS, read_sheets, read_text
-from boolattn.stores.values import as_boolean, flatten
+from boolattn.stores.values import as_boolean, flatten, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 STDIN = Path("-")
 _IDS, _TITLES, _METADATA = ("id", "_id"), ("title", "name"), "metadata."
 _TEXTS = ("text", "contents", "content", "body", "description", "abstract")
-_BETWEEN = re.compile(r"[, \t\r\n]*")
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
 
 
@@ -58,12 +56,15 @@ class Fields:
     title: str = ""
 
 
-def read_documents(  # noqa: PLR0913 - what a file may need
+def _raise(error: DataError) -> None:
+    raise error
+
+
+def read_documents(
     path: Path,
     fields: Fields | None = None,
     *,
-    on_bad: Callable[[str], None] | None = None,
-    on_empty: Callable[[str], None] | None = None,
+    on_error: Callable[[DataError], None] = _raise,
     makes_ids: bool = True,
     max_line: int = MAX_LINE,
     follow_links: bool = False,
@@ -73,30 +74,25 @@ def read_documents(  # noqa: PLR0913 - what a file may need
     Args:
         path: Of the file or folder.
         fields: What is where in a row.
-        on_bad: Called with the message for each row that cannot be read, which is then left out;
-            without it, the first such row is an error.
-        on_empty: The same for documents without a text and a title.
+        on_error: Called with what is wrong with a row, which is left out unless this raises.
         makes_ids: Whether a row without an id gets its title or else its number as one.
         max_line: Most bytes of a line, and of a whole JSON file.
         follow_links: Whether files of a folder that are links are read too.
     """
-    fields = fields or Fields()
     seen: dict[str, int | str] = {}
     has_rows = False
     rows, is_typed = _rows(path, max_line, follow_links=follow_links)
     for position, row in rows:
         has_rows = True
         where = f"{path}:{position}" if isinstance(position, int) else position
+        if isinstance(row, DataError):
+            on_error(row)
+            continue
         try:
-            if isinstance(row, DataError):
-                raise row
             number = str(position) if makes_ids else ""
-            document = _Row(row, where).document(fields, number, seen, is_typed=is_typed)
+            document = _Row(row, fields or Fields()).document(number, seen, is_typed=is_typed)
         except DataError as error:
-            tell = (on_empty if isinstance(error, EmptyDocumentError) else None) or on_bad
-            if tell is None:
-                raise
-            tell(str(error))
+            on_error(type(error)(f"{where}: {error}"))
             continue
         seen[document.id] = position
         yield document
@@ -152,7 +148,7 @@ def _jsonl(path: Path, lines: Lines) -> Rows:
 
 
 def _json(path: Path, lines: Lines, max_size: int) -> Rows:
-    """Read an array of objects, or objects one after the other."""
+    """Read an array of objects, one object, or one a line."""
     texts, size = [], 0
     for _, line in lines:
         texts.append(line)
@@ -160,25 +156,20 @@ def _json(path: Path, lines: Lines, max_size: int) -> Rows:
         if size > max_size + 1:
             raise too_long(f"{path}: an array", max_size)
     text = "\n".join(texts)
-    decoder, last, number = json.JSONDecoder(), 0, 1
-    is_array = text.lstrip().startswith("[")
-    position = text.find("[") + 1 if is_array else 0
-    while True:
-        position = _BETWEEN.match(text, position).end()  # type: ignore[union-attr]
-        number, last = number + text.count("\n", last, position), position
-        if text[position : position + 1] in ("]", ""):
-            break
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if not text.lstrip().startswith("["):
+            yield from _jsonl(path, enumerate(texts, 1))
+            return
+        number = getattr(error, "lineno", 1)
+        yield number, DataError(f"{path}:{number}: not JSON ({error}); is it cut?")
+        return
+    for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
         try:
-            row, position = decoder.raw_decode(text, position)
             yield number, check_object(row, path, number)
         except DataError as error:
             yield number, error
-        except (ValueError, RecursionError) as error:
-            number += text.count("\n", last, getattr(error, "pos", last))
-            yield number, DataError(f"{path}:{number}: not JSON ({error}); is it cut?")
-            return
-    if is_array and not text[position:]:
-        yield number, DataError(f"{path}:{number}: the array is never closed; is the file cut?")
 
 
 def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:
@@ -236,18 +227,13 @@ def _folder(folder: Path, files: list[Path]) -> Rows:
 class _Row:
     """A row, taken apart."""
 
-    def __init__(self, row: Mapping[str, Any], where: str) -> None:
-        self._where, self._names = where, list(row)
-        try:
-            values = flatten(row)
-        except DataError as error:
-            raise DataError(f"{where}: {error}") from error
-        self._values = {name.removeprefix(_METADATA): value for name, value in values.items()}
+    def __init__(self, row: Mapping[str, Any], fields: Fields) -> None:
+        self._fields, self._names = fields, list(row)
+        self._values = {n.removeprefix(_METADATA): value for n, value in flatten(row).items()}
 
-    def document(
-        self, fields: Fields, number: str, seen: Mapping[str, int | str], *, is_typed: bool
-    ) -> Document:
+    def document(self, number: str, seen: Mapping[str, int | str], *, is_typed: bool) -> Document:
         """Make a document; ``number`` is the id of last resort, if it is not empty."""
+        fields = self._fields
         # A wrong name is told at the first row; later ones may have no title.
         is_needed = bool(fields.title) and not seen
         title = self._take((fields.title,) if fields.title else _TITLES, is_needed=is_needed)
@@ -256,20 +242,18 @@ class _Row:
         if not text.strip() and not title.strip():
             names = fields.text or _TEXTS
             name = next((n for n in names if n in self._names), names[0])
-            raise EmptyDocumentError(f"{self._where}: the field {name!r} is empty")
+            raise EmptyDocumentError(f"the field {name!r} is empty")
         ids = (fields.id,) if fields.id else _IDS
         if fields.id or not self._values.keys().isdisjoint(ids):
             if not (name := self._take(ids)):
-                raise self._error(ids[0], "is empty")
+                raise DataError(f"the field {ids[0]!r} is empty")
         elif not (name := title or number):
-            raise self._error(ids[0], "is missing")
+            raise self._missing(ids[0])
         elif name in seen and number:
             name = f"{title} ({number})"
         if name in seen:
-            raise DataError(
-                f"{self._where}: the id {name!r} comes twice, first at {seen[name]}; every "
-                "document needs its own"
-            )
+            first = f"first at {seen[name]}"
+            raise DataError(f"the id {name!r} comes twice, {first}; every document needs its own")
         typed = {k: _typed(str(v)) for k, v in self._values.items()} if is_typed else self._values
         return Document(id=name, text=text, title=title, metadata=flatten(typed))
 
@@ -279,27 +263,22 @@ class _Row:
         name = next((name for name in names if name in self._values), None)
         if name is None:
             if is_needed and not any(name in self._names for name in names):  # null is empty
-                raise self._error(names[0], "is missing")
+                raise self._missing(names[0])
             return ""
         value = self._values.pop(name)
         if isinstance(value, list):
             value = "\n".join(map(str, value))
-        if isinstance(value, int) and not isinstance(value, bool) and names[0] not in _TEXTS:
+        if is_number(value) and isinstance(value, int) and names[0] not in _TEXTS:
             value = str(value)
         if not isinstance(value, str):
-            raise self._error(name, f"is {type(value).__name__}, not text")
+            raise DataError(f"the field {name!r} is {type(value).__name__}, not text")
         return value
 
-    def _error(self, name: str, problem: str) -> DataError:
-        text = f"{self._where}: the field {name!r} {problem}"
-        if problem == "is missing":
-            option = {_TEXTS[0]: "--text-field", _IDS[0]: "--id-field"}.get(name)
-            lowered = {other.lower(): other for other in self._names}
-            near = get_close_matches(name.lower(), lowered, 1)
-            text += f"; there are {', '.join(self._names)}"
-            text += f"; name one with {option}" if option else ""
-            text += f"; did you mean {lowered[near[0]]!r}?" if near else ""
-        return DataError(text)
+    def _missing(self, name: str) -> DataError:
+        option = {_TEXTS[0]: "--text-field", _IDS[0]: "--id-field"}.get(name)
+        text = f"the field {name!r} is missing; there are {', '.join(self._names)}"
+        text += f"; name one with {option}" if option else ""
+        return DataError(text + did_you_mean(name, self._names))
 
 
 def _typed(value: str) -> object:

@@ -4,10 +4,13 @@
 "date": {"lte": "2024-03"}, "title": {"contains": "soup"}, "status": {"not": "draft"},
 "price": {"exists": true}}``: all conditions must hold. A list meets a condition if one of its
 values does. A document without a value passes only ``not`` and ``{"exists": false}``.
+
+In databases metadata are stored as tags (a field's name with the hash of a value) and numbers.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import operator
 import re
@@ -19,7 +22,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from boolattn.errors import QueryError
 from boolattn.query.structure import MAX_CLAUSES, clauses, n_clauses
 from boolattn.query.tree import Where, atoms
-from boolattn.stores.values import as_boolean, filter_hash, is_number, is_too_large, period_of
+from boolattn.stores.values import (
+    as_boolean,
+    filter_hash,
+    is_number,
+    is_too_large,
+    items,
+    moment_of,
+    period_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,20 +38,21 @@ if TYPE_CHECKING:
     from boolattn.query.numbers import Range
     from boolattn.query.structure import Clause
     from boolattn.query.tree import Atom, QueryTree
-    from boolattn.stores.values import Value
+    from boolattn.stores.values import Metadata, Value
 
 RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 KINDS = ("in", "not", "contains", "exists", *RANGES)
 _SIGNS = {"=": "in", "!=": "not", "~": "contains", ">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 SIGNS = {kind: sign for sign, kind in _SIGNS.items()}
 _CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?P<value>.*)", re.S)
-#: What the limit of a range is compared with.
-LARGEST, SMALLEST, LATEST, EARLIEST = "largest", "smallest", "latest", "earliest"
 #: The least and the most of a field's numbers, and of its dates.
-NUMBERS = ((SMALLEST, LARGEST), (EARLIEST, LATEST))
-COMPARED = (*NUMBERS[0], *NUMBERS[1])
+NUMBERS = (("smallest", "largest"), ("earliest", "latest"))
 #: Columns of numbers hold every whole number up to here.
 _EXACT = 2**53
+_UPPER = ("lt", "lte")
+#: Maximum number of tags of a document; Milvus has such a limit.
+MAX_TAGS = 1024
+_EXISTS = 0  # in place of a hash: the field has a value
 _YEAR = 31_556_952  # seconds
 #: On a command line: any value.
 _ANY = "*"
@@ -72,14 +84,19 @@ class Condition:
     name: str
     kind: str  # one of KINDS
     values: tuple[Value, ...]
-    column: str = ""  # what a range is compared with, one of COMPARED; see :func:`resolve`
-    hashes: tuple[int, ...] = ()  # of the values that are selected, likewise
+    is_date: bool = False  # whether a range is one of dates; see :func:`resolve`
     is_negated: bool = False  # whether it must not hold; a document without a value passes
+
+    @property
+    def hashes(self) -> tuple[int, ...]:
+        """Hashes of the values that are selected."""
+        return tuple(map(filter_hash, self.values))
 
     @property
     def number(self) -> str:
         """What a range is compared with, as ``document_numbers`` names it."""
-        return f"{self.column}:{self.name}"
+        least, most = NUMBERS[self.is_date]
+        return f"{least if self.kind in _UPPER else most}:{self.name}"
 
 
 @dataclass(frozen=True)
@@ -166,16 +183,10 @@ def resolve(condition: Condition, fields: Mapping[str, Field]) -> Condition:
     name = known_name(condition.name, fields)
     if name not in fields:
         names = ", ".join(sorted(fields)) or "none"
-        near = get_close_matches(name.lower(), map(str.lower, fields), 1)
-        meant = [f"; did you mean {field!r}?" for field in fields if field.lower() in near]
-        hint = meant[0] if meant else ""
+        hint = did_you_mean(name, fields)
         raise QueryError(f"no document has the field {name!r}; there are: {names}{hint}")
     condition = replace(condition, name=name)
-    if condition.kind in RANGES:
-        return _with_column(condition, fields[name])
-    if condition.kind == "contains":
-        return condition
-    return replace(condition, hashes=tuple(map(filter_hash, condition.values)))
+    return _as_range(condition, fields[name]) if condition.kind in RANGES else condition
 
 
 def known_name(name: str, names: Iterable[str]) -> str:
@@ -184,27 +195,29 @@ def known_name(name: str, names: Iterable[str]) -> str:
     return name if name in known or len(known) != 1 else known[0]
 
 
-def _with_column(condition: Condition, field: Field) -> Condition:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return a question for the end of a message, if a name is like a known one."""
+    known = {other.lower(): other for other in names}
+    near = get_close_matches(name.lower(), known, 1)
+    return f"; did you mean {known[near[0]]!r}?" if near else ""
+
+
+def _as_range(condition: Condition, field: Field) -> Condition:
     """Choose between numbers and dates; a limit that is a year or a day has a length."""
     name, kind, value = condition.name, condition.kind, condition.values[0]
-    is_upper = kind in ("lt", "lte")
-    if field.dates and not field.numbers:
-        value = str(value)  # a year, unless it is refused below
-    column = SMALLEST if is_upper else LARGEST
-    if isinstance(value, str):
-        column = EARLIEST if is_upper else LATEST
-        if (period := period_of(value)) is None:
+    is_date = isinstance(value, str) or not field.numbers
+    if not (field.dates if is_date else field.numbers):
+        comparable = "dates" if isinstance(value, str) else "numbers or dates"
+        raise QueryError(
+            f"filter {name!r}: the field holds no {comparable} that {kind} could compare"
+        )
+    if is_date:
+        if (period := period_of(str(value))) is None:  # of a number, its year
             raise QueryError(f"filter {name!r}: {kind} takes a date, not {value}")
         value, end = period
         if end > value and kind in ("gt", "lte"):
             kind, value = ("gte", end) if kind == "gt" else ("lt", end)
-    is_date = column in (LATEST, EARLIEST)
-    if not (field.dates if is_date else field.numbers):
-        comparable = "dates" if is_date else "numbers or dates"
-        raise QueryError(
-            f"filter {name!r}: the field holds no {comparable} that {kind} could compare"
-        )
-    return replace(condition, kind=kind, values=(value,), column=column)
+    return replace(condition, kind=kind, values=(value,), is_date=is_date)
 
 
 def alternatives(
@@ -290,3 +303,47 @@ def _limit(value: str, text: str) -> Value:
     except ValueError as error:
         reason = f"{value[:40]!r} is neither a number nor a date"
         raise QueryError(f"filter {text[:80]!r}: {reason}") from error
+
+
+def document_tags(metadata: Metadata) -> list[str]:
+    """Return a tag for each field, and one for each of its values."""
+    tags = [_tag(name, _EXISTS) for name in metadata]
+    for name, value in metadata.items():
+        tags += [_tag(name, filter_hash(item)) for item in items(value)]
+    return list(dict.fromkeys(tags))[:MAX_TAGS]
+
+
+def document_numbers(metadata: Metadata) -> dict[str, float]:
+    """Return the largest and smallest number and the latest and earliest date of each field.
+
+    >>> document_numbers({"year": [1990, 1985]})
+    {'largest:year': 1990.0, 'smallest:year': 1985.0}
+    """
+    extremes = {}
+    for name, value in metadata.items():
+        numbers = [float(item) for item in items(value) if is_number(item)]
+        dates = [moment.timestamp() for item in items(value) if (moment := moment_of(item))]
+        for (least, most), values in zip(NUMBERS, (numbers, dates), strict=True):
+            if values:
+                extremes[f"{most}:{name}"] = max(values)
+                extremes[f"{least}:{name}"] = min(values)
+    return extremes
+
+
+def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
+    """Return the tags of which a document must have one, or with false must have none.
+
+    For conditions other than ranges and ``contains``.
+    """
+    hashes, is_wanted = condition.hashes, condition.kind != "not"
+    if condition.kind == "exists":
+        hashes, is_wanted = (_EXISTS,), bool(condition.values[0])
+    # Without a value no document may match: nothing has an empty tag.
+    tags = tuple(_tag(condition.name, value) for value in hashes) or ("",)
+    return tags, is_wanted != condition.is_negated
+
+
+def _tag(name: str, value: int) -> str:
+    if len(name) >= 64 or not name.isprintable():
+        name = hashlib.sha256(name.encode()).hexdigest()
+    return f"{name}={value:016x}"

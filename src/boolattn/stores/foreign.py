@@ -133,7 +133,7 @@ class ForeignStore(ServerStore):
     def reading(self) -> Iterator[Reader]:
         yield ForeignStore(self._collection)
 
-    def adding(self, *, replace_old: bool = False) -> Any:  # noqa: ANN401
+    def adding(self) -> Any:  # noqa: ANN401
         """Refuse: external collections are read-only."""
         raise ConfigError(f"{self.label} is only read; make an index of it with boolattn index")
 

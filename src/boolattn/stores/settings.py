@@ -130,9 +130,8 @@ def check_model(
 
 def check_ids(ids: object) -> list[str]:
     """Return the different ids of documents to delete; refuse what is no list of texts."""
-    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise DataError("ids to delete are a list of texts")
-    names = list(ids)
+    is_text = isinstance(ids, str | bytes)
+    names: list[Any] = list(ids) if isinstance(ids, Iterable) and not is_text else [None]
     if not all(isinstance(name, str) for name in names):
         raise DataError("ids to delete are a list of texts")
     return list(dict.fromkeys(names))

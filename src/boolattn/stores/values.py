@@ -107,10 +107,8 @@ def filter_hash(value: Value) -> int:
     These are true and "True", and the same moment in two notations.
     """
     if isinstance(value, str):
-        if (moment := moment_of(value)) is not None:
-            value = moment.isoformat()
-        else:
-            value = _BOOLEANS.get(value.lower(), value)
+        moment = moment_of(value)
+        value = moment.isoformat() if moment else as_boolean(value)
     return value_hash(value)
 
 
@@ -169,7 +167,9 @@ class ValueCounts(NamedTuple):
     is_exact: bool = True  # or an estimate from a sample
 
 
-def count_values(rows: Sequence[Mapping[str, Any]], name: str, n: int) -> ValueCounts:
+def count_values(
+    rows: Sequence[Mapping[str, Any]], name: str, n: int, *, is_exact: bool = True
+) -> ValueCounts:
     """Count the ``n`` most frequent values of a field in some documents' metadata.
 
     >>> count_values([{"tag": ["a", "b", "a"]}, {"tag": "a"}, {}], "tag", 1)
@@ -177,4 +177,4 @@ def count_values(rows: Sequence[Mapping[str, Any]], name: str, n: int) -> ValueC
     """
     values = [items(row[name]) for row in rows if name in row]
     counts = Counter(value for listed in values for value in dict.fromkeys(listed))
-    return ValueCounts(len(values), len(counts), counts.most_common(n))
+    return ValueCounts(len(values), len(counts), counts.most_common(n), is_exact)

@@ -2,34 +2,118 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from dataclasses import dataclass
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from boolattn.data.records import Document, checked_documents
 from boolattn.encoders.callables import unit
 from boolattn.errors import DataError
-from boolattn.stores.batches import Batch, batches
-from boolattn.stores.values import value_hash
+from boolattn.stores.analysis import cut
+from boolattn.stores.values import flatten, value_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from boolattn.data.records import Document
     from boolattn.encoders.base import Encoder
-    from boolattn.stores.base import Array, Draft
-    from boolattn.stores.batches import Spans
+
+    Array = NDArray[np.float32]
+    Spans = list[tuple[int, int]]
 
 #: Encodes lists of texts, in order; a cluster may encode several at once.
 Encode: TypeAlias = "Callable[[Iterable[list[str]]], Iterator[Array]]"
+#: Maximum size of the text of one batch, which is in memory while it is encoded.
+MAX_BYTES = 1 << 26
 #: Maximum number of characters of a token: a text is cut at so many for each token that is read.
 _CHARACTERS = 32
 #: What the first passage adds to the vectors of the later ones; chosen over 183 READMEs.
 _BEGINNING = 0.3
+
+
+@dataclass
+class Batch:
+    """Documents before they are encoded, with plain metadata."""
+
+    documents: list[Document] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)  # each document as JSON
+    spans: list[Spans] = field(default_factory=list)  # of each document's passages
+    n_bytes: int = 0
+
+    def add(self, document: Document, spans: Spans) -> None:
+        """Add a document, with the spans of its passages."""
+        try:
+            document = replace(document, metadata=flatten(document.metadata))
+        except DataError as error:
+            raise DataError(f"document {document.id!r}: {error}") from error
+        self.documents.append(document)
+        self.lines.append(_line(document))
+        self.spans.append(spans)
+        self.n_bytes += len(self.lines[-1])
+
+    @property
+    def versions(self) -> list[str]:
+        """A hash of each document and its passages."""
+        rows = zip(self.lines, self.spans, strict=True)
+        return [hashlib.sha256(line + f"{spans}".encode()).hexdigest()[:32] for line, spans in rows]
+
+    def digest(self, prefix: str) -> str:
+        """Return a hash of the documents, their passages, and what else decides over them."""
+        return hashlib.sha256("\n".join([prefix, *self.versions]).encode()).hexdigest()[:32]
+
+
+def batches(documents: Iterable[Document], size: int, n_tokens: int) -> Iterator[Batch]:
+    """Split a corpus into batches, and its documents into passages of so many tokens."""
+    batch = Batch()
+    seen: set[int] = set()  # hashes, which need less memory than ids
+    for document in checked_documents(documents):
+        if (key := value_hash(name := document.id)) in seen:
+            raise DataError(f"the id {name!r} comes twice; every document needs its own")
+        seen.add(key)
+        batch.add(document, cut(document.text, n_tokens))
+        if len(batch.lines) >= size or batch.n_bytes >= MAX_BYTES:
+            yield batch
+            batch = Batch()
+    if batch.lines:
+        yield batch
+
+
+def _line(document: Document) -> bytes:
+    row = {name: getattr(document, name) for name in ("id", "title", "text", "metadata")}
+    try:
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return text.encode() + b"\n"
+    except UnicodeEncodeError as error:
+        raise DataError(f"document {document.id!a} holds half a character; correct it") from error
+    except ValueError as error:
+        raise DataError(f"document {document.id!r}: {error}; leave the value out") from error
+
+
+class Draft(ABC):
+    """Documents on their way into a store: all of them become visible when it is finished."""
+
+    batch_size: int = 1000  # documents written at once
+    #: Encodes queries, to measure the recall of an approximate index with.
+    sample: Callable[[Sequence[str]], Array] | None = None
+
+    @abstractmethod
+    def known(self, ids: Sequence[str]) -> set[str]:
+        """Return those of some ids that the store has already."""
+
+    def has(self, _batch: Batch) -> bool:
+        """Return whether an earlier, stopped build wrote a batch already."""
+        return False
+
+    @abstractmethod
+    def write(self, batch: Batch, vectors: Array) -> None:
+        """Write documents with the vectors of their passages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +140,13 @@ class Writer:
         """
         waiting: deque[Batch] = deque()
         is_last: deque[bool] = deque()  # of each passage to encode: whether a document ends there
-        seen = np.zeros(1, np.uint64)  # no hash is 0; hashes need less memory than ids
 
         def texts() -> Iterator[list[str]]:
-            nonlocal seen
             for batch in batches(documents, size or draft.batch_size, self.passages):
                 names = [document.id for document in batch.documents]
-                seen = _with_ids(seen, names)
                 if not replace_old and (known := draft.known(names)):
-                    name = min(known)
                     raise DataError(
-                        f"the index has the id {name!r} already; boolattn update replaces it"
+                        f"the index has the id {min(known)!r} already; boolattn update replaces it"
                     )
                 if draft.has(batch):
                     self.progress(len(batch.documents))
@@ -141,15 +221,3 @@ def titled(title: str, text: str) -> str:
     if not title or text.lstrip()[: len(title)].casefold() == title.casefold():
         return text
     return f"{title}. {text}"
-
-
-def _with_ids(seen: NDArray[np.uint64], names: list[str]) -> NDArray[np.uint64]:
-    """Return hashes of ids, sorted, with those of a batch; refuse an id that comes twice."""
-    hashes = np.array([value_hash(name) for name in names], np.uint64)
-    rows = np.searchsorted(seen, hashes)
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    twice += [names[row] for row in np.flatnonzero(seen.take(rows, mode="clip") == hashes)]
-    if twice:
-        raise DataError(f"the id {twice[0]!r} comes twice; every document needs its own")
-    order = np.argsort(hashes)
-    return np.insert(seen, rows[order], hashes[order])

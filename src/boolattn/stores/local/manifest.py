@@ -7,28 +7,34 @@ names are removed by the next write, so that a reader of the old manifest still 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
 import shlex
 import shutil
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import BoolattnError, ConfigError, IndexBusyError, IndexFolderError
-from boolattn.files import is_special
+from boolattn import checksums
+from boolattn.checksums import file_sum
+from boolattn.errors import (
+    BoolattnError,
+    ConfigError,
+    DataError,
+    IndexBusyError,
+    IndexFolderError,
+)
 from boolattn.settings import build, check_types
-from boolattn.stores.settings import StoreSettings, check_format, no_index
+from boolattn.stores.settings import StoreSettings, check_format, no_index, saved_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST, LOCK, SEGMENTS, PART = "manifest.json", "lock", "segments", ".part"
-_PREFIXES = ("engine-", "lexical-", "deleted-")
+GRAPH, WORDS = _PREFIXES = ("graph-", "words-")
 logger = logging.getLogger(__name__)
 #: Opening an index compares hashes up to so many bytes, small files first (about half a second);
 #: of larger files only the size. ``verify`` compares all.
@@ -37,95 +43,53 @@ MAX_HASHED = 1 << 30
 MAX_COPIED = 1 << 27
 
 
-@dataclass(frozen=True)
-class FileEntry:
-    """Size and SHA-256 of a file."""
-
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class SegmentEntry:
-    """A segment; its folder is named by a hash of its contents."""
-
-    name: str
-    count: int  # of vectors: one for each passage
-    n_documents: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
     """Everything a local store consists of."""
 
     settings: StoreSettings
-    segments: tuple[SegmentEntry, ...] = ()  # in the order of the rows
-    files: dict[str, FileEntry] = field(default_factory=dict)  # by path in the folder
-    index: dict[str, Any] = field(default_factory=dict)  # of the vectors: file, effort, recall
+    segments: tuple[str, ...] = ()  # files, in the order of the rows
+    files: dict[str, str] = field(default_factory=dict)  # SHA-256 by path in the folder
+    size: int = 0  # of all files, in bytes
+    graph: dict[str, Any] = field(default_factory=dict)  # of the vectors: file, effort, recall
     words: str = ""  # folder of the words
-    deleted: str = ""  # file of deleted documents
-    n_deleted: int = 0  # documents
+    deleted: tuple[int, ...] = ()  # numbers of documents
     generation: int = 0  # number of changes
     format: int = FORMAT
 
     @property
-    def n_rows(self) -> int:
-        """Number of vectors, with those of deleted documents."""
-        return sum(segment.count for segment in self.segments)
-
-    @property
     def is_small(self) -> bool:
         """Whether the files are copied into memory, where nobody can change them."""
-        return sum(entry.size for entry in self.files.values()) <= MAX_COPIED
+        return self.size <= MAX_COPIED
 
-    @property
-    def n_documents(self) -> int:
-        """Number of documents, without the deleted ones."""
-        return sum(segment.n_documents for segment in self.segments) - self.n_deleted
+    def measured(self, folder: Path) -> Manifest:
+        """Return the manifest with the size of its files."""
+        return replace(self, size=sum((folder / name).stat().st_size for name in self.files))
 
-    def to_json(self) -> str:
-        """Return the file's text, with a hash of its content."""
-        body = json.loads(json.dumps(asdict(self), sort_keys=True))
-        return json.dumps({"index": body, "sha256": _hash(body)}, indent=1)
+    def with_files(self, folder: Path, prefix: str, paths: Iterable[Path]) -> Manifest:
+        """Return a manifest with files in place of those whose names begin with a prefix."""
+        files = {name: sha256 for name, sha256 in self.files.items() if not name.startswith(prefix)}
+        files |= {path.relative_to(folder).as_posix(): file_sum(path) for path in paths}
+        return replace(self, files=files)
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest; refuse a folder that is no index, or a damaged one."""
     path = folder / MANIFEST
-    outer = _read_json(path)
-    body = outer.get("index") if isinstance(outer, dict) else None
-    if not isinstance(body, dict) or "format" not in body:
-        raise IndexFolderError(f"{path} is not an index's; name a folder that was indexed")
-    check_format(folder, body["format"], FORMAT)
     try:
-        if outer.get("sha256") != _hash(body) or set(body) != {f.name for f in fields(Manifest)}:
-            raise ConfigError("another hash, or other fields")
-        body["settings"] = build(StoreSettings, body["settings"])
-        body["segments"] = tuple(SegmentEntry(**entry) for entry in body["segments"])
-        body["files"] = {name: FileEntry(**entry) for name, entry in body["files"].items()}
-        manifest = Manifest(**body)
-        for entry in (manifest, manifest.settings, *manifest.segments, *manifest.files.values()):
-            check_types(entry)
-        if manifest.n_deleted < 0 or manifest.n_documents < 0:
-            raise ConfigError("more documents deleted than there are")
-    except (TypeError, AttributeError, ConfigError) as error:
-        raise IndexFolderError(
-            f"{path} is damaged or was changed by hand; build the index again"
-        ) from error
+        if not path.exists():
+            raise _missing(folder)
+        values = checksums.read_manifest(path)
+    except (DataError, OSError) as error:
+        raise IndexFolderError(f"{path} is damaged or cannot be read; build it again") from error
+    check_format(folder, values.get("format"), FORMAT)
+    try:
+        values["settings"] = saved_settings(values.get("settings"), str(path))
+        manifest = build(Manifest, values)
+        check_types(manifest)
+    except (ConfigError, IndexFolderError) as error:
+        raise IndexFolderError(f"{path} was changed by hand; build the index again") from error
     return manifest
-
-
-def _read_json(path: Path) -> Any:  # noqa: ANN401 - JSON
-    if is_special(path):
-        raise IndexFolderError(f"{path} is not a regular file; name a folder that was indexed")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise _missing(path.parent) from error
-    except OSError as error:
-        raise IndexFolderError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise IndexFolderError(f"{path} is damaged; build the index again") from error
 
 
 def check_files(
@@ -135,23 +99,23 @@ def check_files(
 
     Without ``verify`` contents are compared up to :data:`MAX_HASHED` bytes.
     """
-    left = MAX_HASHED
-    chosen = {name: manifest.files[name] for name in (manifest.files if names is None else names)}
-    for name, entry in sorted(chosen.items(), key=lambda item: item[1].size):
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise IndexFolderError(f"{name!r} in {folder / MANIFEST} leads out of the index")
-        path = folder / name
-        try:
-            size = path.stat().st_size
-        except OSError as error:
-            raise IndexFolderError(f"{path} is missing; build the index again") from error
-        if size != entry.size or is_special(path):
-            raise IndexFolderError(
-                f"{path} has {size} bytes instead of {entry.size}; build the index again"
-            )
-        left -= size
-        if (verify or left >= 0) and describe(path) != entry:
-            raise IndexFolderError(f"{path} was altered: its hash differs; build the index again")
+    left, chosen = MAX_HASHED, manifest.files if names is None else names
+    for path in map(PurePosixPath, chosen):
+        if path.is_absolute() or ".." in path.parts:
+            raise IndexFolderError(f"{path} in {folder / MANIFEST} leads out of the index")
+    try:
+        sizes = {name: (folder / name).stat().st_size for name in chosen}
+        for name, size in sorted(sizes.items(), key=lambda item: item[1]):
+            left -= size
+            if (verify or left >= 0) and file_sum(folder / name) != manifest.files[name]:
+                reason = f"{folder / name} was altered: its hash differs"
+                raise IndexFolderError(f"{reason}; build the index again")
+    except OSError as error:
+        raise IndexFolderError(f"{error.filename} is missing; build the index again") from error
+    except DataError as error:
+        raise IndexFolderError(str(error)) from error
+    if names is None and sum(sizes.values()) != manifest.size:
+        raise IndexFolderError(f"{folder} has files that were cut; build the index again")
 
 
 def read_stamps(folder: Path, manifest: Manifest) -> dict[str, tuple[int, int, int]]:
@@ -167,21 +131,7 @@ def read_stamps(folder: Path, manifest: Manifest) -> dict[str, tuple[int, int, i
     return stamps
 
 
-def describe(path: Path) -> FileEntry:
-    """Return a file's size and hash."""
-    with path.open("rb") as handle:
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    return FileEntry(path.stat().st_size, digest)
-
-
-def _hash(body: dict[str, Any]) -> str:
-    text = json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def _missing(folder: Path) -> IndexFolderError:
-    if not folder.exists():
-        return no_index(folder)
     if folder.is_file():
         command = f"boolattn index {shlex.quote(str(folder))}"
         return IndexFolderError(f"{folder} is a file, not an index; make one of it: {command}")
@@ -189,9 +139,7 @@ def _missing(folder: Path) -> IndexFolderError:
         return IndexFolderError(
             f"the index at {folder} was never finished; go on with: boolattn index --resume"
         )
-    return IndexFolderError(
-        f"{folder} holds no index (no {MANIFEST}); make one with: boolattn index FILE --out DIR"
-    )
+    return no_index(folder)
 
 
 @contextmanager
@@ -227,47 +175,36 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def commit(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest, in one rename, when every file that it names is on the disk.
-
-    Those of segments and of the manifest before are there already.
-    """
-    before: dict[str, FileEntry] = {}
-    with suppress(BoolattnError):
-        before = read_manifest(folder).files
-    names = [name for name in manifest.files if not name.startswith(SEGMENTS)]
-    paths = [folder / name for name in names if before.get(name) != manifest.files[name]]
+    """Replace the manifest, in one rename, when every file that it names is on the disk."""
+    paths = [folder / name for name in manifest.files if not name.startswith(SEGMENTS)]
     for path in (*paths, *{path.parent for path in paths}):
         sync(path)
+    values = asdict(manifest.measured(folder))
     draft = folder / (MANIFEST + PART)
-    draft.write_text(manifest.to_json(), encoding="utf-8")
+    draft.write_text(json.dumps(values | {"checksum": checksums.checksum(values)}), "utf-8")
     sync(draft)
     draft.replace(folder / MANIFEST)
     sync(folder)
 
 
-def clean(folder: Path, *, segments: bool = True, others: bool = True) -> None:
-    """Remove what was never finished, and segments and other files that the manifest does not name.
+def clean(folder: Path, *, keep_segments: bool = False) -> None:
+    """Remove files that were never finished, and those that the manifest does not name.
 
-    Finished segments can stay, to resume a build.
+    Finished segments can stay, to resume a build. An error here does not fail the change.
     """
     used: set[Path] = set()
     with suppress(BoolattnError):
         for name in read_manifest(folder).files:
             used |= {folder / name, *(folder / name).parents}
-    names = dict.fromkeys(folder.glob(f"{SEGMENTS}/*"), segments)
-    if others:
-        names |= {path: path.name.startswith(_PREFIXES) for path in folder.iterdir()}
+    names = dict.fromkeys(folder.glob(f"{SEGMENTS}/*"), not keep_segments)
+    names |= {path: path.name.startswith(_PREFIXES) for path in folder.iterdir()}
     for path, is_removed in names.items():
         if path.name.endswith(PART) or (is_removed and path not in used):
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    """Remove unused files; an error here does not fail the change."""
-    try:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    except OSError as error:
-        logger.warning("cannot remove %s: %s; the next change tries it", path, error.strerror)
+            try:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            except OSError as error:
+                reason = error.strerror
+                logger.warning("cannot remove %s: %s; the next change tries it", path, reason)
 
 
 def sync(path: Path) -> None:

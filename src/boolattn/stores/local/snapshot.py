@@ -2,53 +2,52 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import Passages, Reader, similarities
-from boolattn.stores.filters import NUMBERS, RANGES, Field, Filter
-from boolattn.stores.local.manifest import read_stamps
-from boolattn.stores.local.segments import Rows
-from boolattn.stores.local.vectors import ExactVectors, open_vectors
-from boolattn.stores.values import ValueCounts, filter_hash, items
+from boolattn.scoring.exact import Ranked, top_k
+from boolattn.stores.base import Reader, similarities
+from boolattn.stores.filters import RANGES, Field, Filter
+from boolattn.stores.local.segments import COMPARED, Rows
+from boolattn.stores.local.vectors import exact_scores, open_graph
+from boolattn.stores.settings import HNSW
+from boolattn.stores.values import ValueCounts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from boolattn.data.records import Document
-    from boolattn.stores.base import Array, Claims, Keys, Mask
+    from boolattn.stores.base import Array, Claims, Keys, Mask, Passages
     from boolattn.stores.filters import Condition
     from boolattn.stores.local.manifest import Manifest
+    from boolattn.stores.local.vectors import Hnsw
     from boolattn.stores.local.words import Words
 
 #: Filters whose documents are remembered.
 _MAX_MASKS = 64
+#: Maximum number of scores in memory: 256 MB.
+_MAX_SCORES = 1 << 26
 
 
 class Snapshot(Rows, Reader):
     """One state of a local store; the key of a document is its number."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.label, self.manifest, self.settings = str(folder), manifest, manifest.settings
-        self.stamps = read_stamps(folder, manifest)
+        self.label, self.settings = str(folder), manifest.settings
         super().__init__(folder, manifest)
-        self.index = open_vectors(folder, manifest, self)
-        self.scans = self.index.is_exact
+        self.scans = self.settings.vectors != HNSW
+        self._graph = None if self.scans else open_graph(folder, manifest, self)
         self._words: Words | None = None
         if manifest.words:
             from boolattn.stores.local.words import Words  # tantivy only where it is needed
 
             self._words = Words(folder / manifest.words, is_copied=manifest.is_small)
-        self._masks: dict[Filter, Mask | None] = {}
+        self.mask: Callable[[Filter], Mask | None] = lru_cache(_MAX_MASKS)(self._mask)
+        self._texts: Callable[[str], dict[int, str]] = lru_cache(None)(self._read_texts)
         self._fields: dict[str, Field] = {}
-
-    def changed_files(self, folder: Path) -> set[str]:
-        """Return which mapped files were changed in place or replaced since they were opened."""
-        now = read_stamps(folder, self.manifest)
-        return {name for name, stamp in now.items() if stamp != self.stamps.get(name)}
 
     def count(self, where: Filter) -> int:
         mask = self.mask(where)
@@ -56,23 +55,32 @@ class Snapshot(Rows, Reader):
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
-        mask, n_rows, limit = self.mask(where), n, self.n_rows
+        if self._graph is not None:
+            return self._approximate(self._graph, vectors, n, where)
+        ranked, size = [], max(1, _MAX_SCORES // max(1, self.n_rows))
+        for start in range(0, len(vectors), size):
+            keys, products = self.scan(vectors[start : start + size], where)
+            ranked += [
+                Ranked(keys[r], scores) for r, scores in zip(*top_k(products, n), strict=True)
+            ]
+        return ranked
+
+    def _approximate(self, graph: Hnsw, vectors: Array, n: int, where: Filter) -> list[Ranked]:
+        """Search more and more rows, until they are of enough documents."""
+        mask, n_rows = self.mask(where), n
         if mask is not None and self.has_passages:
             mask = np.repeat(mask, np.diff(self.first_rows))
         while True:
             ranked = []
-            for rows, scores in zip(*self.index.search(vectors, n_rows, mask), strict=True):
+            for rows, scores in zip(*graph.search(vectors, n_rows, mask), strict=True):
                 rows, scores = rows[rows >= 0], scores[rows >= 0]
-                if self.has_passages:
-                    rows = np.searchsorted(self.first_rows, rows, side="right") - 1
-                    order = np.argsort(rows, kind="stable")
-                    first = np.sort(order[np.diff(rows[order], prepend=-1) > 0])[:n]
-                    rows, scores = rows[first], scores[first]
-                ranked.append(Ranked(rows, scores))
-            is_enough = not self.has_passages or n_rows >= limit
-            if is_enough or all(len(answer.rows) == n for answer in ranked):
+                numbers = np.searchsorted(self.first_rows, rows, side="right") - 1
+                first = np.sort(np.unique(numbers, return_index=True)[1])[:n]
+                ranked.append(Ranked(numbers[first], scores[first]))
+            is_all = not self.has_passages or n_rows >= self.n_rows
+            if is_all or all(len(answer.rows) == n for answer in ranked):
                 return ranked
-            n_rows = min(4 * n_rows, limit)
+            n_rows = min(4 * n_rows, self.n_rows)
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)
@@ -87,7 +95,7 @@ class Snapshot(Rows, Reader):
 
     def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
         self.check_length(vectors)
-        scores = self._best_of(ExactVectors(self).scores(vectors), self.first_rows[:-1])
+        scores = self._best_of(exact_scores(self, vectors), self.first_rows[:-1])
         if (mask := self.mask(where)) is None:
             return np.arange(scores.shape[1]), scores
         keys = np.flatnonzero(mask)
@@ -119,21 +127,17 @@ class Snapshot(Rows, Reader):
         rows, firsts = self.of_documents(keys)
         vectors = np.split(self.row_vectors(rows), firsts[1:])
         pairs = zip(keys.tolist(), vectors, strict=False)  # of no keys there is an empty array
-        return {key: Passages(self.spans(key), array) for key, array in pairs}
-
-    def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
-        if not self.has_passages:
-            return [None] * len(keys)
-        return super().best_passages(vector, keys)
+        return {key: (self.spans(key), array) for key, array in pairs}
 
     def documents(self, keys: Keys) -> list[Document | None]:
         return [self.document(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
         if not self._fields:
-            for name in self.names():
-                ranges = [[f"{column}:{name}" for column in pair] for pair in NUMBERS]
-                self._fields[name] = Field(*(self.extremes(*pair) for pair in ranges))
+            columns = {tuple(name.split(":", 1)) for s in self.segments for name in s.columns}
+            for name in sorted(name[1] for name in columns if name[0] == "hash"):
+                ranges = (self.extremes(f"{kind}:{name}") for kind in COMPARED)
+                self._fields[name] = Field(*ranges)
         return self._fields
 
     def sample(self, n: int) -> list[Document]:
@@ -142,33 +146,18 @@ class Snapshot(Rows, Reader):
         return [self.document(key) for key in keys[chosen[: len(keys)]].tolist()]
 
     def value_counts(self, name: str, n: int) -> ValueCounts:
-        hashes, numbers = self.hashes(name)
-        is_live = (hashes != 0) & self.live[numbers]
-        hashes, numbers = hashes[is_live], numbers[is_live]
-        order = np.lexsort((numbers, hashes))
-        hashes, numbers = hashes[order], numbers[order]
-        # A list may hold a value twice.
-        is_new = (np.diff(hashes, prepend=0) != 0) | (np.diff(numbers, prepend=-1) != 0)
-        hashes, numbers = hashes[is_new], numbers[is_new]
+        values = self.values(name)
+        is_live = self.live[values.documents]
+        numbers, hashes = values.documents[is_live], values.hashes[is_live]
         _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
-        frequent = []
-        for index in np.argsort(-counts, kind="stable")[:n].tolist():
-            metadata = self.document(int(numbers[first[index]])).metadata
-            wanted = hashes[first[index]]
-            value = next(v for v in items(metadata[name]) if filter_hash(v) == wanted)
-            frequent.append((value, int(counts[index])))
+        frequent = [
+            (self.value(name, int(numbers[first[i]]), int(hashes[first[i]])), int(counts[i]))
+            for i in np.argsort(-counts, kind="stable")[:n]
+        ]
         return ValueCounts(len(np.unique(numbers)), len(counts), frequent)
 
-    def mask(self, where: Filter) -> Mask | None:
+    def _mask(self, where: Filter) -> Mask | None:
         """Return which documents pass a filter and are not deleted; ``None``: all."""
-        if where not in self._masks:
-            if len(self._masks) >= _MAX_MASKS:
-                self._masks.pop(next(iter(self._masks)), None)
-            mask = self._mask(where)
-            self._masks[where] = None if mask.all() else mask
-        return self._masks[where]
-
-    def _mask(self, where: Filter) -> Mask:
         mask = self.live.copy()
         for condition in where.conditions:
             mask &= self._passes(condition)
@@ -181,27 +170,35 @@ class Snapshot(Rows, Reader):
         mask[list(where.without)] = False
         for terms in where.lacking:
             mask[self._word_index.asserting(terms)] = False
-        return mask
+        return None if mask.all() else mask
 
     def _passes(self, condition: Condition) -> Mask:
         """Return which documents meet a condition, deleted ones too."""
-        if condition.kind in RANGES:
-            column = self.column(condition.number)
-            mask = np.asarray(RANGES[condition.kind](column, condition.values[0]), bool)
-        elif condition.kind == "exists":
-            has_value = self.column(f"hash:{condition.name}") != 0
-            mask = np.asarray(has_value == condition.values[0], bool)
+        name, kind, wanted = condition.name, condition.kind, condition.values
+        values = self.values(name)
+        if kind in RANGES:
+            numbers = values.dates if condition.is_date else values.numbers
+            passing = RANGES[kind](numbers, wanted[0])
+        elif kind == "exists":
+            passing = np.full(len(values.hashes), True)
+        elif kind == "contains":
+            text, texts = str(wanted[0]).casefold(), self._texts(name).items()
+            hashes = [key for key, value in texts if text in value]
+            passing = np.isin(values.hashes, np.array(hashes, np.uint64))
         else:
-            wanted = condition.hashes
-            if condition.kind == "contains":
-                text = str(condition.values[0]).casefold()
-                texts = self.texts(condition.name).items()
-                wanted = tuple(number for number, value in texts if text in value.casefold())
-            hashes, numbers = self.hashes(condition.name)
-            mask = np.zeros(self.n_documents, bool)
-            mask[numbers[np.isin(hashes, np.array(wanted, np.uint64))]] = True
-            mask = ~mask if condition.kind == "not" else mask
-        return ~mask if condition.is_negated else mask
+            passing = np.isin(values.hashes, np.array(condition.hashes, np.uint64))
+        mask = np.zeros(self.n_documents, bool)
+        mask[values.documents[passing]] = True
+        is_inverted = kind == "not" or (kind == "exists" and not wanted[0])
+        return ~mask if is_inverted != condition.is_negated else mask
+
+    def _read_texts(self, name: str) -> dict[int, str]:
+        """Return the different texts of a field, in lower case, by their hashes."""
+        hashes, first = np.unique(self.values(name).hashes, return_index=True)
+        numbers = self.values(name).documents[first]
+        pairs = zip(numbers.tolist(), hashes.tolist(), strict=True)
+        values = {key: self.value(name, number, key) for number, key in pairs}
+        return {key: value.casefold() for key, value in values.items() if isinstance(value, str)}
 
     @property
     def _word_index(self) -> Words:

@@ -7,6 +7,7 @@ doubled until it is high enough, for few results and for the many candidates of 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +17,14 @@ from boolattn.files import require
 from boolattn.query.runtime import default_threads
 from boolattn.scoring.exact import Ranked, top_k
 from boolattn.stores.base import similarities
-from boolattn.stores.local.manifest import describe
-from boolattn.stores.settings import HNSW
+from boolattn.stores.local.manifest import GRAPH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from boolattn.stores.base import Array, Mask
-    from boolattn.stores.local.manifest import FileEntry, Manifest
+    from boolattn.stores.local.manifest import Manifest
     from boolattn.stores.local.segments import Rows, Segment
 
     FaissIndex = Any
@@ -35,61 +35,30 @@ _TIE = 1e-6
 #: Up to so many selected rows are compared one by one, which is exact and as fast.
 _FEW = 16_384
 _FIRST_EFFORT, _MOST_CANDIDATES = 32, 4096
-#: Maximum number of scores in memory: 256 MB.
-_MAX_SCORES = 1 << 26
+#: Queries that are compared at once to measure the recall.
+_QUERIES = 32
 #: Rows of vectors that are compared at once: they stay in the cache. From so many blocks on,
 #: several threads compare.
 _BLOCK, _FEW_BLOCKS = 2048, 16
 
 
-class ExactVectors:
-    """Compares a vector with every row; stores nothing of its own."""
+def exact_scores(rows: Rows, queries: Array) -> Array:
+    """Return the similarity of every row. Shape ``(queries, rows)``."""
+    scores = np.empty((len(queries), rows.n_rows), np.float32)
 
-    is_exact = True
+    def compare(job: tuple[Segment, int, int]) -> None:
+        segment, start, first = job
+        block = segment.block(slice(first, first + _BLOCK))
+        similarities(queries, block, scores[:, start + first : start + first + len(block)])
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-
-    def search(self, queries: Array, n: int, mask: Mask | None) -> Ranked:
-        """Return the ``n`` nearest allowed rows of each query, best first; -1 pads."""
-        answers, size = [], max(1, _MAX_SCORES // max(1, self._rows.n_rows))
-        for start in range(0, len(queries), size):
-            scores = self.scores(queries[start : start + size])
-            if mask is not None:
-                scores[:, ~mask] = -np.inf
-            answers.append(best(scores, n))
-        return Ranked(*(np.concatenate(column) for column in zip(*answers, strict=True)))
-
-    def scores(self, queries: Array) -> Array:
-        """Return the similarity of every row. Shape ``(queries, rows)``."""
-        scores = np.empty((len(queries), self._rows.n_rows), np.float32)
-
-        def compare(job: tuple[Segment, slice, Array]) -> None:
-            segment, rows, out = job
-            similarities(queries, segment.block(rows), out)
-
-        jobs = []
-        for start, segment in zip(self._rows.starts, self._rows.segments, strict=False):
-            for first in range(0, segment.count, _BLOCK):
-                rows = slice(first, min(first + _BLOCK, segment.count))
-                jobs.append((segment, rows, scores[:, start + first : start + rows.stop]))
-        # For few rows, threads would take longer to start than to compare.
-        threads = default_threads() if len(jobs) > _FEW_BLOCKS else 1
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in (pool.map if threads > 1 else map)(compare, jobs):
-                pass
-        return scores
-
-
-def best(scores: Array, n: int) -> Ranked:
-    """Return the ``n`` highest of each row of scores; -1 stands for a row at -inf.
-
-    >>> best(np.array([[0.1, 0.7, -np.inf]], np.float32), 3).rows.tolist()
-    [[1, 0, -1]]
-    """
-    ranked = top_k(scores, n)
-    ranked.rows[ranked.scores == -np.inf] = -1
-    return ranked
+    pairs = zip(rows.segments, rows.starts, strict=False)
+    jobs = [(s, start, first) for s, start in pairs for first in range(0, s.n_rows, _BLOCK)]
+    # For few rows, threads would take longer to start than to compare.
+    threads = default_threads() if len(jobs) > _FEW_BLOCKS else 1
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in (pool.map if threads > 1 else map)(compare, jobs):
+            pass
+    return scores
 
 
 def faiss_module() -> Any:  # noqa: ANN401 - a module
@@ -101,28 +70,25 @@ def faiss_module() -> Any:  # noqa: ANN401 - a module
 
 
 class Hnsw:
-    """An open graph of neighbours; the effort is the number of candidates on the way."""
+    """An open graph of neighbours.
 
-    is_exact = False
+    The effort of a search, by the number of results, is the number of candidates on the way.
+    """
 
     def __init__(self, rows: Rows, index: FaissIndex, efforts: Mapping[str, Any]) -> None:
         self._rows, self._index = rows, index
         self._efforts = {int(depth): float(effort) for depth, effort in efforts.items()}
 
-    def effort_for(self, n: int) -> float:
-        """Return the effort for the next larger number of results that was measured."""
-        depths = sorted(self._efforts)
-        return self._efforts[next((depth for depth in depths if n <= depth), depths[-1])]
-
     def search(self, queries: Array, n: int, mask: Mask | None) -> Ranked:
         """Return the ``n`` nearest allowed rows of each query; some may be missed; -1 pads."""
-        faiss, n = faiss_module(), min(n, self._rows.n_rows)
-        selector, effort = None, self.effort_for(n)
+        faiss, n, selector = faiss_module(), min(n, self._rows.n_rows), None
+        depths = sorted(self._efforts)
+        effort = self._efforts[next((depth for depth in depths if n <= depth), depths[-1])]
         if mask is not None:
             n_allowed = int(mask.sum())
             if n_allowed <= max(n, _FEW):
                 allowed = np.flatnonzero(mask)
-                nearest = best(similarities(queries, self._rows.row_vectors(allowed)), n)
+                nearest = top_k(similarities(queries, self._rows.row_vectors(allowed)), n)
                 return Ranked(allowed[nearest.rows], nearest.scores)
             # Where half the rows are selected, twice as many must be visited.
             effort *= len(mask) / n_allowed
@@ -137,73 +103,61 @@ class Hnsw:
 
     def tune(self, queries: Array) -> dict[str, Any]:
         """Set the efforts; return them, and the recall against exact search, as settings."""
-        effort = float(_FIRST_EFFORT)
-        recalls: dict[str, float] = {}  # keys in JSON are text
+        effort, recalls = float(_FIRST_EFFORT), {}
         for depth, target in TARGETS.items():
             n = min(depth, self._rows.n_rows)
-            exact = ExactVectors(self._rows).search(queries, n, None)
-            while True:
-                self._efforts[depth] = effort
-                share = _recall(exact, self.search(queries, n, None))
-                if share >= target or effort >= _MOST_CANDIDATES:
+            blocks = (queries[i : i + _QUERIES] for i in range(0, len(queries), _QUERIES))
+            exact = [top_k(exact_scores(self._rows, block), n).scores for block in blocks]
+            least = np.concatenate(exact)[:, -1:] - _TIE  # ties are interchangeable
+            self._efforts[depth] = effort
+            while (share := (self.search(queries, n, None).scores >= least).mean()) < target:
+                if effort >= _MOST_CANDIDATES:
                     break
-                effort *= 2
-            recalls[str(depth)] = round(share, 4)
-        efforts = {str(depth): effort for depth, effort in self._efforts.items()}
-        return {"effort": efforts, "recall": recalls, "n_sample": len(queries)}
+                self._efforts[depth] = effort = 2 * effort
+            recalls[str(depth)] = round(float(share), 4)
+        # Keys in JSON are text.
+        return {
+            "effort": {str(n): effort for n, effort in self._efforts.items()},
+            "recall": recalls,
+        }
 
 
 def write_graph(
-    folder: Path, manifest: Manifest, rows: Rows, first_row: int, sample: Callable[[], Array]
-) -> tuple[dict[str, Any], dict[str, FileEntry]]:
-    """Build an index of all rows, or add those from ``first_row`` on; return settings and files.
+    folder: Path, manifest: Manifest, rows: Rows, first_row: int, queries: Array
+) -> Manifest:
+    """Build a graph of all rows, or add those from ``first_row`` on; return the new manifest.
 
-    ``sample`` encodes queries to measure the recall with.
+    The recall is measured with some queries.
     """
-    if manifest.settings.vectors != HNSW:
-        return {}, {}
-    faiss, name = faiss_module(), f"engine-{manifest.generation}.faiss"
+    faiss, path = faiss_module(), folder / f"{GRAPH}{manifest.generation}.faiss"
     if first_row:
-        index = faiss.read_index(str(folder / manifest.index["file"]))
+        index = faiss.read_index(str(folder / manifest.graph["file"]))
     else:
         index = faiss.IndexHNSWFlat(manifest.settings.dimension, 32, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = 80
     for start, segment in zip(rows.starts, rows.segments, strict=False):
         if start >= first_row:
             index.add(np.ascontiguousarray(segment.block(slice(None))))
-    settings = Hnsw(rows, index, {}).tune(sample())
+    graph = {"file": path.name, **Hnsw(rows, index, {}).tune(queries)}
     try:
-        faiss.write_index(index, str(folder / name))
+        faiss.write_index(index, str(path))
     except RuntimeError as error:
         raise IndexFolderError(
-            f"cannot write {folder / name}: is the disk full? The old index is unchanged"
+            f"cannot write {path}: is the disk full? The old index is unchanged"
         ) from error
-    return {"file": name, **settings}, {name: describe(folder / name)}
+    return replace(manifest.with_files(folder, GRAPH, [path]), graph=graph)
 
 
-def open_vectors(folder: Path, manifest: Manifest, rows: Rows) -> ExactVectors | Hnsw:
-    """Open a nearest-neighbour index; its file is mapped into memory, which processes share."""
-    if manifest.settings.vectors != HNSW:
-        return ExactVectors(rows)
-    faiss, path = faiss_module(), folder / str(manifest.index.get("file"))
+def open_graph(folder: Path, manifest: Manifest, rows: Rows) -> Hnsw:
+    """Open a graph; its file is mapped into memory, which processes share."""
+    faiss, path = faiss_module(), folder / str(manifest.graph.get("file"))
     try:
         flags = 0 if manifest.is_small else faiss.IO_FLAG_MMAP_IFC
         index = faiss.read_index(str(path), flags)
-        opened = Hnsw(rows, index, manifest.index.get("effort", {}))
-        opened.effort_for(1)  # there is one
+        efforts = {str(depth): manifest.graph["effort"][str(depth)] for depth in TARGETS}
+        opened = Hnsw(rows, index, efforts)
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         raise IndexFolderError(f"cannot open {path}; build the index again") from error
     if not isinstance(index, faiss.IndexHNSWFlat) or index.ntotal != rows.n_rows:
         raise IndexFolderError(f"{path} is no IndexHNSWFlat of {rows.n_rows} vectors")
     return opened
-
-
-def _recall(exact: Ranked, approximate: Ranked) -> float:
-    """Return the share of the nearest rows that was found; ties are interchangeable."""
-    shares = []
-    for expected, scores in zip(exact.scores, approximate.scores, strict=True):
-        expected = expected[expected > -np.inf]
-        if len(expected):
-            n_found = int((scores >= expected.min() - _TIE).sum())
-            shares.append(min(n_found, len(expected)) / len(expected))
-    return float(np.mean(shares)) if shares else 1.0

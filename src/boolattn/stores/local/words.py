@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +18,16 @@ from boolattn.errors import IndexFolderError
 from boolattn.files import scratch_folder
 from boolattn.kinds.lexicon import is_tag
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.analysis import DELTA, analyzer, spaced, terms_of
+from boolattn.stores.analysis import (
+    DELTA,
+    analyzer,
+    document_terms,
+    indexed_text,
+    spaced,
+    terms_of,
+)
 from boolattn.stores.base import Claim
-from boolattn.stores.batches import document_terms, indexed_text
+from boolattn.stores.local.manifest import PART, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.kinds.lexicon import Kinds
     from boolattn.stores.base import Claims, Keys, Mask
+    from boolattn.stores.local.manifest import Manifest
 
 ANALYZER = "boolattn"
 #: Words of a document; kinds of the things it names; those that it only negates; its number.
@@ -37,41 +46,43 @@ _SIMILAR = 50  # documents in which a similar word is looked for
 
 
 def write_words(
-    target: Path,
-    documents: Iterable[tuple[int, Document]],
-    kinds: Kinds | None,
-    base: Path | None = None,
-) -> None:
-    """Write documents, each with its row, to a new folder.
+    folder: Path, manifest: Manifest, documents: Iterable[tuple[int, Document]]
+) -> Manifest:
+    """Write documents, each with its number, beside those of the manifest; return the new one.
 
-    The files of a base, an index to add to, are shared: tantivy never changes a file.
+    The files of the words before are shared: tantivy never changes a file.
     """
-    target.mkdir()
-    for path in _index_files(base) if base is not None else ():
+    target = folder / f"{WORDS}{manifest.generation}"
+    part = target.with_name(target.name + PART)
+    part.mkdir()
+    for path in _index_files(folder / manifest.words) if manifest.words else ():
         try:
-            os.link(path, target / path.name)
+            os.link(path, part / path.name)
         except OSError:  # not every file system has links
-            shutil.copyfile(path, target / path.name)
+            shutil.copyfile(path, part / path.name)
     schema = tantivy.SchemaBuilder()
     schema.add_unsigned_field(_ROW, fast=True, indexed=True)
     schema.add_text_field(_BODY, tokenizer_name=ANALYZER, index_option="freq")
     for name in (_DENIED, _KINDS):
         schema.add_text_field(name, tokenizer_name="raw", index_option="basic")
     try:
-        index = tantivy.Index(schema.build(), path=str(target))
+        index = tantivy.Index(schema.build(), path=str(part))
         index.register_tokenizer(ANALYZER, analyzer())
-        _add(index, documents, kinds)
+        _add(index, documents, manifest.settings.known_kinds)
     except ValueError as error:
         # tantivy reports a full or read-only disk as a ValueError.
-        shutil.rmtree(target, ignore_errors=True)
-        raise IndexFolderError(f"cannot write {target}: {_plain(error)}") from error
+        shutil.rmtree(part, ignore_errors=True)
+        raise IndexFolderError(f"cannot write {part}: {_plain(error)}") from error
     os.umask(umask := os.umask(0o022))
-    for path in target.iterdir():
+    for path in part.iterdir():
         if path.name.endswith(".lock"):
             path.unlink()
         elif path.stat().st_nlink == 1:
             # tantivy makes some files private; the rest of the index is as the umask says.
             path.chmod(0o666 & ~umask)
+    part.rename(target)
+    paths = sorted(target.iterdir())
+    return replace(manifest.with_files(folder, WORDS, paths), words=target.name)
 
 
 def _add(
@@ -101,10 +112,7 @@ class Words:
         # appear while the links are removed, which is no failure.
         with _blaming(folder), scratch_folder(is_brief=not is_copied) as links:
             for path in _index_files(folder):
-                if is_copied:
-                    shutil.copyfile(path, links / path.name)
-                else:
-                    (links / path.name).symlink_to(path.resolve())
+                (shutil.copyfile if is_copied else os.symlink)(path.resolve(), links / path.name)
             index = tantivy.Index.open(str(links))
             index.config_reader("manual")
             self._searcher = index.searcher()
@@ -114,8 +122,7 @@ class Words:
         """Return the ``n`` documents of highest BM25+ score, of those that have one of the terms.
 
         BM25+ adds to the BM25 score ``DELTA`` times the inverse document frequency of each term
-        that the document has. The terms are those of :func:`terms_of`. Only allowed documents, if
-        that is given.
+        that the document has.
         """
         total = self._searcher.num_docs
         clauses = []

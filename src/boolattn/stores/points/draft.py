@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.errors import DataError, IndexFolderError, ServerError
-from boolattn.stores.base import Draft
-from boolattn.stores.batches import document_numbers, document_tags, document_terms
-from boolattn.stores.filters import EARLIEST, NUMBERS, SMALLEST, Field, Filter
+from boolattn.stores.analysis import document_terms
+from boolattn.stores.filters import NUMBERS, Field, Filter, document_numbers, document_tags
 from boolattn.stores.points.database import (
     FORMAT,
     Point,
@@ -24,15 +23,17 @@ from boolattn.stores.points.database import (
     warned,
 )
 from boolattn.stores.settings import check_resumed, no_documents
+from boolattn.stores.writer import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from boolattn.data.records import Document
+    from boolattn.stores.analysis import DocumentTerms
     from boolattn.stores.base import Array
-    from boolattn.stores.batches import Batch, DocumentTerms
     from boolattn.stores.points.database import PointDatabase, State
     from boolattn.stores.settings import StoreSettings
+    from boolattn.stores.writer import Batch
 
 #: Keys of documents that are read at once.
 _PAGE = 5000
@@ -171,7 +172,7 @@ class PointDraft(Draft):
                 fields.setdefault(name, {})
             for column, value in document_numbers(document.metadata).items():
                 kind, _, name = column.partition(":")
-                choose = min if kind in (SMALLEST, EARLIEST) else max
+                choose = min if kind in dict(NUMBERS) else max
                 fields[name][kind] = choose(value, fields[name].get(kind, value))
         if fields != before or not self._state["mean_length"]:
             mean = self._state["mean_length"] or float(np.mean(lengths)) or 1.0

@@ -16,8 +16,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.analysis import term_weights
-from boolattn.stores.batches import MAX_TAGS, tag_condition
-from boolattn.stores.filters import RANGES, SIGNS
+from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, tag_condition
 from boolattn.stores.points.database import (
     CANDIDATES,
     NO_PASSAGE,

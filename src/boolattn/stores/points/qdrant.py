@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.stores.analysis import term_weights
-from boolattn.stores.batches import tag_condition
-from boolattn.stores.filters import RANGES, Filter
+from boolattn.stores.filters import RANGES, Filter, tag_condition
 from boolattn.stores.points.database import (
     VECTOR,
     WORDS,

@@ -17,7 +17,7 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.errors import IndexMismatchError, QueryError, ServerError
-from boolattn.stores.base import Passages, ServerStore, best_documents
+from boolattn.stores.base import ServerStore, best_documents
 from boolattn.stores.filters import Filter
 from boolattn.stores.points.database import VECTOR, WORDS, key_of, term_index, warned
 from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.scoring.exact import Ranked
-    from boolattn.stores.base import Array, Draft, Keys, Mask
+    from boolattn.stores.base import Array, Keys, Mask, Passages
     from boolattn.stores.filters import Condition, Field
     from boolattn.stores.points.database import Match, PointDatabase, State
     from boolattn.stores.settings import StoreSettings
+    from boolattn.stores.writer import Draft
 
 #: Vectors of one request, which should not exceed the time of one call.
 _QUERIES = 64
@@ -104,11 +105,11 @@ class PointStore(ServerStore):
                     database.drop(current)
 
     @contextmanager
-    def adding(self, *, replace_old: bool = False) -> Iterator[Draft]:
+    def adding(self) -> Iterator[Draft]:
         """Add documents, each of which is visible when it is written, without transactions.
 
         Then, after an error, the documents that were written stay, each of them whole, and the same
-        documents written again, with ``replace_old``, complete the rest.
+        documents written again complete the rest.
         """
         try:
             with self._database.writing() as database:
@@ -218,14 +219,14 @@ class PointStore(ServerStore):
         heads, points = database.get(keys.tolist(), ["body"]), database.points(keys.tolist())
         every = [point for listed in points.values() for point in listed]
         rows = database.get(every, [], with_vectors=True)
-        passages = {}
+        passages: dict[int, Passages] = {}
         for key, head in heads.items():
             spans = [(start, end) for start, end in head["body"]["spans"]]
             vectors = [
                 rows[p]["vector"] for p in points.get(key, ()) if "vector" in rows.get(p, {})
             ]
             if len(spans) == len(vectors):
-                passages[key] = Passages(spans, np.stack(vectors))
+                passages[key] = spans, np.stack(vectors)
         return passages
 
     def documents(self, keys: Keys) -> list[Document | None]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from boolattn.stores.batches import tag_condition
-from boolattn.stores.filters import RANGES, SIGNS
+from boolattn.stores.filters import RANGES, SIGNS, tag_condition
 from boolattn.stores.points.database import number_key
 from boolattn.stores.postgres.database import escaped
 
