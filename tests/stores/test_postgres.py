@@ -226,19 +226,19 @@ def test_a_stopped_build_is_resumed_or_begun_again(address):
     other = StoreSettings(fingerprint="other", dimension=DIMENSION)
     with pytest.raises(IndexMismatchError, match="has other settings or another model; begin"):
         build(address, settings=other, resume=True)
-    # One document changed, one is gone, the others were written.
+    # One document changed, another stands with it, and two were written.
     changed = Document(id="d1", text="Moths of Java")
     with PostgresStore.create(address, SETTINGS, resume=True) as draft:
         assert draft.known(["d0"]) == set()
-        corpus = [DOCUMENTS[2], DOCUMENTS[3], changed, *DOCUMENTS[4:]]
-        assert fill(draft, corpus) == 3
+        corpus = [DOCUMENTS[2], DOCUMENTS[3], changed, DOCUMENTS[0], *DOCUMENTS[4:]]
+        assert fill(draft, corpus) == 4
     store = PostgresStore.open(address)
-    assert sorted(d.id for d in store.sample(9)) == ["d1", "d2", "d3", "d4", "d5"]
-    assert store.info()["documents"] == store.info()["passages"] == 5
-    assert store.frequencies(["borneo", "java"]) == [0, 2]  # one in the metadata
+    assert sorted(d.id for d in store.sample(9)) == [f"d{n}" for n in range(6)]
+    assert store.info()["documents"] == store.info()["passages"] == 6
+    assert store.frequencies(["peru", "java"]) == [1, 2]  # one in the metadata
     with pytest.raises(KeyError):
         stopped(replace=True)
-    assert store.count(Filter()) == 5
+    assert store.count(Filter()) == 6
     with pytest.raises(IndexFolderError, match=r"holds an index: add .*, or build it again with"):
         build(address)
     assert build(address, resume=True).count(Filter()) == 6
@@ -394,7 +394,7 @@ def test_what_cannot_be_searched_is_one_line(address, server):
         store.known_vectors(["x"])
     name, table = address.partition("table=")[2], tables_of(server, address)
     execute(server, f"UPDATE {table}_state SET body = '{{\"format\": 99}}'")
-    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 2: build it"):
+    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 3: build it"):
         PostgresStore.open(address)
     execute(server, f"DROP TABLE {table}, {table}_state")
     with pytest.raises(ServerError, match=r'^postgres.*: relation ".*" does not exist$'):
@@ -542,7 +542,7 @@ def test_a_foreign_table_has_words_of_its_own(server, store):
 TAMPERED = (
     "UPDATE {t}_state SET body = '{{}}'",
     "UPDATE {t}_state SET body = '[1]'",
-    "UPDATE {t}_state SET body = '{{\"format\": 2}}'",
+    "UPDATE {t}_state SET body = '{{\"format\": 3}}'",
     "UPDATE {t}_state SET body = jsonb_set(body::jsonb, '{{settings,dimension}}', '7')",
     "UPDATE {t}_state SET body = jsonb_set(body::jsonb, '{{settings,similarity}}', '\"x\"')",
     "UPDATE {t}_state SET body = jsonb_set(body::jsonb, '{{fields}}', '[3]')",

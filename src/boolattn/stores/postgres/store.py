@@ -19,7 +19,7 @@ from psycopg.errors import UndefinedColumn, UndefinedTable
 from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Claim
-from boolattn.stores.points.database import VECTOR, Match, PointDatabase, one_line, term_index
+from boolattn.stores.points.database import VECTOR, WORDS, Match, one_line, term_index
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.postgres.database import (
     Database,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from boolattn.stores.base import Array, Claims, Keys
     from boolattn.stores.filters import Filter
-    from boolattn.stores.points.database import Point, Row, State
+    from boolattn.stores.points.database import Row, State
     from boolattn.stores.postgres.database import Connection, Parameters
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
@@ -62,18 +62,21 @@ _COLUMNS = {
 }
 
 
-class PostgresDatabase(PointDatabase):
-    """Tables of a Postgres; ``{points}`` in a statement stands for the name of one."""
+class PostgresStore(PointStore):
+    """A store at ``postgresql://[user@]host[:port]/database?table=NAME``.
+
+    ``{points}`` in a statement stands for the name of a table.
+    """
 
     precisions = ("float32", "float16")
     has_contains = True
     _connection: Connection = None  # the only one that may write, while one does
     _current = ""  # the tables in use, once they are known
 
-    def __init__(self, address: str) -> None:
-        server, self.name = parse_address(address)
-        self.label, self.collection = address, self.name
-        self._server = Database(server, address)
+    def connect(self) -> str:
+        server, name = parse_address(self.address)
+        self._server = Database(server, self.address)
+        return name
 
     @contextmanager
     def writing(self, *, is_build: bool = False) -> Iterator[Self]:
@@ -126,7 +129,7 @@ class PostgresDatabase(PointDatabase):
         names = [schema + dot + row[0] for row in self._connection.execute(statement, (schema,))]
         return [name for name in names if name != self.name or not self.target()]
 
-    def create(self) -> None:
+    def create_collection(self) -> None:
         n_bytes = self.settings.dimension * (2 if self._type == "halfvec" else 4)
         if self.settings.vectors == HNSW and n_bytes > _MAX_GRAPH:
             raise ConfigError(
@@ -173,28 +176,21 @@ class PostgresDatabase(PointDatabase):
             for table in ("{points}", "{terms}", "{state}"):
                 self.at(collection)._execute(f"DROP TABLE IF EXISTS {table}")
 
-    def dimension(self) -> int:
-        column = "attrelid = '{points}'::regclass AND attname = 'vector' AND NOT attisdropped"
-        [rows] = self.rows_of(f"SELECT atttypmod FROM pg_attribute WHERE {column}")  # nosec B608
-        return rows[0][0] if rows else 0
-
-    def insert(self, points: list[Point]) -> None:
+    def insert(self, points: list[Row]) -> None:
         make = HalfVector if self._type == "halfvec" else Vector
         with self._connection.transaction():
-            self.delete([point.key for point in points])
+            self.remove([point["key"] for point in points])
             types = [*(kind for _, kind in _COLUMNS.values()), self._type]
             with self._copying("{points}", types) as copied:
                 for point in points:
-                    values = {**vars(point), "id": json.dumps(point.id)}
-                    values |= {name: [*values[name]] for name in ("tags", "asserted", "denied")}
-                    copied.write_row([*(values[name] for name in _COLUMNS), make(point.vector)])
+                    row = point | {"id": json.dumps(point["id"])}
+                    copied.write_row([*(row[name] for name in _COLUMNS), make(point[VECTOR])])
+            lengths = [sum(point[WORDS].values()) for point in points]
             with self._copying("{terms}", ["int8", "int8", "int4", "int4"]) as copied:
-                for point in points:
-                    length = sum(point.words.values())
-                    for term, count in point.words.items():
-                        copied.write_row((term, point.key, count, length))
-            n_words = sum(sum(point.words.values()) for point in points)
-            totals = (sum(not point.part for point in points), n_words)
+                for point, length in zip(points, lengths, strict=True):
+                    for term, count in point[WORDS].items():
+                        copied.write_row((term, point["key"], count, length))
+            totals = (sum(not point["part"] for point in points), sum(lengths))
             change = "UPDATE {state} SET documents = documents + %s, length = length + %s"
             self._execute(change, totals)
 
@@ -205,15 +201,13 @@ class PostgresDatabase(PointDatabase):
             copied.set_types(types)
             yield copied
 
-    def get(
-        self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False
-    ) -> dict[int, Row]:
-        columns = ["key", *names, *(["vector::vector"] if with_vectors else ())]
+    def get(self, keys: Iterable[int], *names: str) -> dict[int, Row]:
+        columns = ["key", *("vector::vector" if name == VECTOR else name for name in names)]
         statement = f"SELECT {', '.join(columns)} FROM {{points}} WHERE key = ANY(%s)"  # nosec B608
         [rows] = self.rows_of(statement, [([*keys],)])
-        points = {row[0]: dict(zip(names, row[1:], strict=False)) for row in rows}
-        for row in rows if with_vectors else ():
-            points[row[0]][VECTOR] = row[-1].to_numpy()
+        points = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows}
+        for point in points.values() if VECTOR in names else ():
+            point[VECTOR] = point[VECTOR].to_numpy()
         return points
 
     def search(
@@ -262,10 +256,10 @@ class PostgresDatabase(PointDatabase):
         asked = [{**values, "terms": [*w], "rarities": [*w.values()]} for w in weights]
         return self.rows_of(statement, asked)
 
-    def similarities(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        return self.compare(vectors, "d.document = ANY(%(keys)s)", {"keys": [*keys]})
+    def best_scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+        return self._compare(vectors, "d.document = ANY(%(keys)s)", {"keys": [*keys]})
 
-    def compare(self, vectors: Array, test: str, values: Mapping[str, Any]) -> dict[int, Array]:
+    def _compare(self, vectors: Array, test: str, values: Mapping[str, Any]) -> dict[int, Array]:
         """Return the similarities of the documents that pass a test."""
         named = {f"vector{number}": Vector(vector) for number, vector in enumerate(vectors)}
         columns = [f"max(-(d.vector <#> %({name})s::{self._type}))" for name in named]
@@ -290,18 +284,18 @@ class PostgresDatabase(PointDatabase):
         [rows] = self.rows_of(statement, [values])
         return sum(n for (n,) in rows)
 
-    def passing(self, keys: Sequence[int], where: Filter) -> set[int]:
+    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
         test, values = filter_test(where)
         statement = f"SELECT d.key FROM {{points}} d WHERE d.key = ANY(%(keys)s) AND {test}"  # nosec B608
         [rows] = self.rows_of(statement, [{**values, "keys": keys}])
         return {key for (key,) in rows}
 
-    def heads(self, start: int, n: int) -> list[int]:
-        statement = "SELECT key FROM {points} WHERE part = 0 AND key >= %s ORDER BY key LIMIT %s"
-        [rows] = self.rows_of(statement, [(start, n)])
+    def heads(self, n: int) -> list[int]:
+        statement = "SELECT key FROM {points} WHERE part = 0 ORDER BY key LIMIT %s"
+        [rows] = self.rows_of(statement, [(n,)])
         return [key for (key,) in rows]
 
-    def delete(self, keys: Collection[int]) -> None:
+    def remove(self, keys: Collection[int]) -> None:
         self._execute(
             "WITH gone AS (DELETE FROM {points} WHERE key = ANY(%s) RETURNING key, part), words AS "
             "(DELETE FROM {terms} t USING gone WHERE t.document = gone.key RETURNING count) "
@@ -316,24 +310,17 @@ class PostgresDatabase(PointDatabase):
             ([*documents], [*versions]),
         )
 
-    def read_state(self) -> State:
+    def state(self) -> object:
         self._current = ""  # another process may have built the store anew
         [rows] = self.rows_of("SELECT body FROM {state}")
-        return self.checked_state(rows[0][0] if rows else None)
+        return rows[0][0] if rows else None
 
     def write_state(self, state: State) -> None:
         self._execute("UPDATE {state} SET body = %s", (json.dumps(state),))
 
-
-class PostgresStore(PointStore):
-    """A store at ``postgresql://[user@]host[:port]/database?table=NAME``."""
-
-    database_type = PostgresDatabase
-    _database: PostgresDatabase
-
     def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
         self.check_length(vectors)
-        scores = self._database.compare(vectors, *filter_test(where))
+        scores = self._compare(vectors, *filter_test(where))
         columns = np.array([*scores.values()], np.float32).reshape(len(scores), len(vectors))
         return np.array([*scores], np.int64), columns.T
 
@@ -344,7 +331,7 @@ class PostgresStore(PointStore):
             "AND asserted || denied @> %(terms)s"
         )
         asked = [{"terms": [*terms], "keys": keys.tolist()}] if terms else []
-        for rows in self._database.rows_of(statement, asked):
+        for rows in self.rows_of(statement, asked):
             claims[np.isin(keys, [key for key, _ in rows])] = Claim.DENIED
             claims[np.isin(keys, [key for key, is_said in rows if is_said])] = Claim.ASSERTED
         return claims
