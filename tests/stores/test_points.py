@@ -385,8 +385,6 @@ class Evil:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_folder_cannot_run_code(folder, tmp_path, capsys):
-    from qdrant_client.local import persistence
-
     build(folder)
     close_folders()
     [path] = (tmp_path / "data").rglob("storage.sqlite")
@@ -396,7 +394,6 @@ def test_a_folder_cannot_run_code(folder, tmp_path, capsys):
     with pytest.raises(ServerError, match="which is no point"):
         open_store(folder)
     assert "code runs" not in capsys.readouterr().out
-    assert persistence.pickle is pickle  # of other clients
 
 
 def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
@@ -627,8 +624,7 @@ def test_a_foreign_collection_of_milvus(milvus_file):
         "soup": {"id": "soup", "text": TEXTS["soup"], "year": 0}
     }
     assert collection.vectors(["soup", "x"]).keys() == {"soup"}
-    some = MilvusCollection(str(milvus_file), "COSINE", where="year < 2")
-    assert sorted(some.nearest(query, 5)[0]) == ["cake", "soup"]
+    assert MilvusCollection(str(milvus_file), "COSINE").dimension == DIMENSION
     assert foreign(milvus_file, "IP").metric == "dot"
     with pytest.raises(ConfigError, match="has no words 'x'; there are: 'bm25'"):
         MilvusCollection(str(milvus_file), "IP", words="x")

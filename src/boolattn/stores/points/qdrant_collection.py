@@ -11,7 +11,7 @@ import io
 import os
 import pickle  # nosec B403
 import sqlite3
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
 from threading import RLock
@@ -36,7 +36,7 @@ except ImportError as error:
     raise MissingDataError("Qdrant needs: pip install 'boolattn[qdrant]'") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from boolattn.stores.filters import Condition
     from boolattn.stores.foreign import Array, Row, Vectors
@@ -60,26 +60,20 @@ _METRICS = {"Cosine": COSINE, "Dot": DOT, "Euclid": L2}
 class QdrantConnection:
     """A server, which is connected to again where a connection broke, or a folder of local mode.
 
-    Args:
-        client: A ``QdrantClient``, an address with ``://``, or a folder.
-        label: Names it in errors.
-        timeout: Seconds that an answer may take.
+    The client may also be an address with ``://``, or a folder. The label names it in errors.
     """
 
-    def __init__(self, client: QdrantClient | str, label: str, timeout: float = TIMEOUT) -> None:
-        self.label, self.timeout, self.folder = label, max(1, round(timeout)), None
-        self._client = client
+    def __init__(self, client: QdrantClient | str, label: str) -> None:
+        self.label, self.folder, self._client = label, None, client
         if isinstance(client, str) and "://" not in client:
-            self.folder, self.is_local = Path(client).resolve(), True
+            self.folder = Path(client).resolve()
         elif isinstance(client, str):
-            options = {"timeout": self.timeout, "check_compatibility": False}
+            options = {"timeout": TIMEOUT, "check_compatibility": False}
             key = os.environ.get("QDRANT_API_KEY")
             with one_line(label, _ERRORS):
                 self._client = QdrantClient(url=client, api_key=key, **options)
-            self.is_local = False
-        else:
-            options = client.init_options
-            self.is_local = bool(options.get("path")) or options.get("location") == ":memory:"
+        options = getattr(self._client, "init_options", {"path": client})
+        self.is_local = bool(options.get("path")) or options.get("location") == ":memory:"
 
     def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
         """Call a method of the client; its errors become one line."""
@@ -101,10 +95,7 @@ class QdrantConnection:
         # Local mode is exact, and warns of what is for a graph.
         options |= {"params": None if self.is_local else params}
         requests = [models.QueryRequest(query=query, **options) for query in queries]
-        limits = {"timeout": self.timeout}
-        answers = (
-            self.call("query_batch_points", collection, requests, **limits) if requests else ()
-        )
+        answers = self.call("query_batch_points", collection, requests) if requests else ()
         return [answer.points for answer in answers]
 
 
@@ -117,8 +108,7 @@ def _open_folder(folder: Path) -> QdrantClient:
     _check_free(folder / ".lock")
     if meta.exists() and not meta.stat().st_size and not (folder / ".lock").exists():
         meta.unlink()  # its process was killed before it wrote anything
-    with _points_only():
-        client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+    client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
     _folders[folder] = client
     atexit.register(client.close)
     return client
@@ -138,24 +128,6 @@ def _check_free(lock: Path) -> None:
             ) from error
 
 
-@contextmanager
-def _points_only() -> Iterator[None]:
-    """Let local mode read points, and nothing else that a pickle can hold.
-
-    Local mode unpickles what a folder holds, and has no setting for it; its classes name the
-    pickle module as a global of theirs. It is exchanged only while a folder is opened, which is
-    the only time that anything is unpickled (a new collection has a new name, and so no file yet),
-    and under the lock of local mode. Another thread that opens a folder by itself in that time
-    still reads its points.
-    """
-    reader = SimpleNamespace(dumps=pickle.dumps, loads=lambda raw: _Points(io.BytesIO(raw)).load())
-    before, persistence.pickle = persistence.pickle, reader
-    try:
-        yield
-    finally:
-        persistence.pickle = before
-
-
 class _Points(pickle.Unpickler):
     """Reads points, and refuses any other class: a pickle could run code."""
 
@@ -164,6 +136,12 @@ class _Points(pickle.Unpickler):
         if isinstance(kind, type) and issubclass(kind, models.BaseModel | Enum):
             return kind
         raise ValueError(f"a folder of Qdrant holds {module}.{name}, which is no point")
+
+
+# Local mode unpickles what a folder holds, and has no setting for it.
+persistence.pickle = SimpleNamespace(
+    dumps=pickle.dumps, loads=lambda raw: _Points(io.BytesIO(raw)).load()
+)
 
 
 class QdrantCollection(Collection):
@@ -185,10 +163,9 @@ class QdrantCollection(Collection):
         vector: str = "",
         text: str = "",
         title: str = "title",
-        timeout: float = TIMEOUT,
     ) -> None:
         self.name, self.text, self.title = f"Qdrant ({collection})", text, title
-        self._connection = QdrantConnection(client, self.name, timeout)
+        self._connection = QdrantConnection(client, self.name)
         self._collection = collection
         params = self._connection.call("get_collection", collection).config.params.vectors
         if not isinstance(params, dict):

@@ -53,7 +53,6 @@ class PostgresCollection(Collection):
         id: The column with the ids; left out, the primary key.
         words: The column of type tsvector; left out, the only one, if there is one.
         metric: Left out, that of the column's index; without one, cosine.
-        where: A condition in SQL that every row must meet.
     """
 
     @checked
@@ -68,12 +67,9 @@ class PostgresCollection(Collection):
         title: str = "title",
         words: str = "",
         metric: str = "",
-        where: str = "",
-        timeout: float = 30.0,
     ) -> None:
         self.name, self.text, self.title = f"Postgres ({table})", text, title
-        self._database = Database(address, self.name, timeout)
-        self._table, self._where = table, where
+        self._database, self._source = Database(address, self.name), quoted_table(table)
         with self._database.connected() as connection:
             columns = connection.execute(_COLUMNS, (table,)).fetchall()
             self._types = {name: (kind, category) for name, kind, _, category, _ in columns}
@@ -144,10 +140,6 @@ class PostgresCollection(Collection):
     def _is_known(self) -> str:
         return f"{quoted(self._id)} = ANY(%s::{quoted(self._types[self._id][0])}[])"
 
-    @property
-    def _source(self) -> str:
-        return quoted_table(self._table)
-
     def _length(self, connection: Connection) -> int:
         column = quoted(self._vector)
         statement = f"SELECT vector_dims({column}) FROM {self._source} WHERE {column} IS NOT NULL"  # nosec B608
@@ -158,8 +150,6 @@ class PostgresCollection(Collection):
 
     def _condition(self, conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
         tests, values = [f"{quoted(self._vector)} IS NOT NULL"], list[Any]()
-        if self._where:
-            tests.append(f"({self._where.replace('%', '%%')})")
         for condition in conditions:
             test, compared = compare(condition, self._types, self.name)
             tests.append(f"({test}) IS NOT TRUE" if condition.is_negated else test)

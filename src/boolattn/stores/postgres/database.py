@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from pgvector.psycopg import register_vector
@@ -30,10 +30,8 @@ _CONNECTIONS = 4
 #: pgvector's limit of the candidates of a graph; beyond it, it goes on searching by itself.
 _MAX_CANDIDATES, _MIN_CANDIDATES, _CELLS = 1000, 100, 32
 _MAX_VISITED = 100_000
-
-
-class MissingExtensionError(ServerError):
-    """The database has no pgvector."""
+#: Seconds that an answer may take.
+TIMEOUT = 30.0
 
 
 def parse_address(address: str) -> tuple[str, str]:
@@ -42,23 +40,20 @@ def parse_address(address: str) -> tuple[str, str]:
     >>> parse_address("postgresql://me@db/shop?sslmode=require&table=docs")
     ('postgresql://me@db/shop?sslmode=require', 'docs')
     """
-    try:
-        split = urlsplit(address)
-    except ValueError as error:
-        raise ConfigError(f"a Postgres address is {_FORM}: {error}") from error
-    values = parse_qsl(split.query, keep_blank_values=True)
-    if split.password or "password" in dict(values):
+    server, _, query = address.partition("?")
+    values = dict(parse_qsl(query, keep_blank_values=True))
+    if re.search("//[^/]*:[^/]+@", server) or "password" in values:
         raise ConfigError("an address holds no password: set the password in PGPASSWORD")
-    table = dict(values).get("table", "")
-    if split.scheme not in ("postgresql", "postgres") or not table:
+    table = values.pop("table", "")
+    if not server.startswith(("postgresql://", "postgres://")) or not table:
         raise ConfigError(f"a Postgres address is {_FORM}, not {address!r}")
     if not _TABLE.fullmatch(table) or len(table.rpartition(".")[2].encode()) > _MAX_NAME:
         raise ConfigError(
             f"a table's name is made of letters, digits, _, $ and -, at most {_MAX_NAME}, "
             f"not {table!r}"
         )
-    rest = urlencode([pair for pair in values if pair[0] != "table"], quote_via=quote)
-    return address.partition("?")[0] + (f"?{rest}" if rest else ""), table
+    rest = urlencode(values, quote_via=quote)
+    return server + (f"?{rest}" if rest else ""), table
 
 
 @dataclass(eq=False)
@@ -67,7 +62,6 @@ class Database:
 
     _address: str  # as libpq takes it
     _label: str  # says in errors what is asked for
-    _timeout: float = 30.0  # seconds that an answer may take
 
     def __post_init__(self) -> None:
         self._slots = BoundedSemaphore(_CONNECTIONS)
@@ -79,7 +73,7 @@ class Database:
     def connected(self) -> Iterator[Connection]:
         """Lend a connection; where all are lent, wait for one."""
         with self._slots, one_line(self._label, (psycopg.Error, UnicodeEncodeError)):
-            connection = self._idle.pop() if self._idle else self._connect(self._timeout)
+            connection = self._idle.pop() if self._idle else self._connect(TIMEOUT)
             try:
                 yield connection
             finally:
@@ -132,8 +126,8 @@ class Database:
         connection = psycopg.connect(
             self._address,
             autocommit=True,
-            connect_timeout=max(1, round(self._timeout)),
-            tcp_user_timeout=round(1000 * self._timeout),
+            connect_timeout=max(1, round(TIMEOUT)),
+            tcp_user_timeout=round(1000 * TIMEOUT),
         )
         try:
             # A plan for any value does not know how many rows a filter selects, and to compile one
@@ -146,7 +140,7 @@ class Database:
             if is_owner:
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             elif connection.execute("SELECT to_regtype('vector')").fetchone()[0] is None:
-                raise MissingExtensionError(
+                raise ServerError(
                     f"{self._label}: the database has no type vector; CREATE EXTENSION vector"
                 )
             register_vector(connection)

@@ -21,13 +21,7 @@ from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Claim
 from boolattn.stores.points.database import VECTOR, WORDS, Match, one_line, term_index
 from boolattn.stores.points.store import PointStore
-from boolattn.stores.postgres.database import (
-    Database,
-    MissingExtensionError,
-    parse_address,
-    quoted,
-    quoted_table,
-)
+from boolattn.stores.postgres.database import Database, parse_address, quoted, quoted_table
 from boolattn.stores.postgres.filters import filter_test
 from boolattn.stores.settings import HNSW
 
@@ -116,7 +110,7 @@ class PostgresStore(PointStore):
         statement = f"SELECT boolattn_collection FROM {quoted_table(self.name)}"  # nosec B608
         lent = nullcontext(self._connection) if self._connection else self._server.connected()
         missing = suppress(UndefinedTable, UndefinedColumn)
-        with suppress(MissingExtensionError), lent as connection, missing:
+        with lent as connection, missing:
             return str(connection.execute(statement, ()).fetchone()[0])
         return ""
 
