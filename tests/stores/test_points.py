@@ -385,6 +385,8 @@ class Evil:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_folder_cannot_run_code(folder, tmp_path, capsys):
+    from qdrant_client.local import persistence
+
     build(folder)
     close_folders()
     [path] = (tmp_path / "data").rglob("storage.sqlite")
@@ -394,6 +396,7 @@ def test_a_folder_cannot_run_code(folder, tmp_path, capsys):
     with pytest.raises(ServerError, match="which is no point"):
         open_store(folder)
     assert "code runs" not in capsys.readouterr().out
+    assert persistence.pickle is pickle  # of other clients
 
 
 def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):

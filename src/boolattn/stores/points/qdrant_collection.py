@@ -11,7 +11,7 @@ import io
 import os
 import pickle  # nosec B403
 import sqlite3
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from pathlib import Path
 from threading import RLock
@@ -36,7 +36,7 @@ except ImportError as error:
     raise MissingDataError("Qdrant needs: pip install 'boolattn[qdrant]'") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.stores.filters import Condition
     from boolattn.stores.foreign import Array, Row, Vectors
@@ -108,7 +108,8 @@ def _open_folder(folder: Path) -> QdrantClient:
     _check_free(folder / ".lock")
     if meta.exists() and not meta.stat().st_size and not (folder / ".lock").exists():
         meta.unlink()  # its process was killed before it wrote anything
-    client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+    with _points_only():
+        client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
     _folders[folder] = client
     atexit.register(client.close)
     return client
@@ -128,6 +129,24 @@ def _check_free(lock: Path) -> None:
             ) from error
 
 
+@contextmanager
+def _points_only() -> Iterator[None]:
+    """Let local mode read points, and nothing else that a pickle can hold.
+
+    Local mode unpickles what a folder holds, and has no setting for it; its classes name the
+    pickle module as a global of theirs. It is exchanged only while a folder is opened, which is
+    the only time that anything is unpickled (a new collection has a new name, and so no file yet),
+    and under the lock of local mode. Another thread that opens a folder by itself in that time
+    still reads its points.
+    """
+    reader = SimpleNamespace(dumps=pickle.dumps, loads=lambda raw: _Points(io.BytesIO(raw)).load())
+    before, persistence.pickle = persistence.pickle, reader
+    try:
+        yield
+    finally:
+        persistence.pickle = before
+
+
 class _Points(pickle.Unpickler):
     """Reads points, and refuses any other class: a pickle could run code."""
 
@@ -136,12 +155,6 @@ class _Points(pickle.Unpickler):
         if isinstance(kind, type) and issubclass(kind, models.BaseModel | Enum):
             return kind
         raise ValueError(f"a folder of Qdrant holds {module}.{name}, which is no point")
-
-
-# Local mode unpickles what a folder holds, and has no setting for it.
-persistence.pickle = SimpleNamespace(
-    dumps=pickle.dumps, loads=lambda raw: _Points(io.BytesIO(raw)).load()
-)
 
 
 class QdrantCollection(Collection):
