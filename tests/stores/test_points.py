@@ -399,7 +399,7 @@ def test_a_folder_cannot_run_code(folder, tmp_path, capsys):
     assert persistence.pickle is pickle  # of other clients
 
 
-def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
+def test_a_server_gets_indexes(folder, monkeypatch):
     """Local mode behind a connection that takes itself for a server."""
     calls = []
     call, init = (
@@ -430,16 +430,6 @@ def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
     fields = [listed[2] for listed in calls if listed[0] == "create_payload_index"]
     assert fields[:6] == ["document", "part", "version", "tags", "asserted", "denied"]
     assert len(fields) == 10  # numbers and dates have two each
-    monkeypatch.setattr(qdrant_collection.QdrantConnection, "call", call)
-    store = open_store(folder)
-    keys = np.array([key_of(name) for name in TEXTS])
-    vectors = np.stack([vector_of("a"), vector_of("b")])
-    connection = store.connection
-    connection.is_local = True
-    expected = store.similarities(vectors, keys)
-    connection.is_local = False
-    with pytest.warns(UserWarning, match="exact"):
-        np.testing.assert_allclose(store.similarities(vectors, keys), expected, atol=1e-6)
 
 
 def test_a_foreign_collection_of_qdrant():

@@ -16,8 +16,6 @@ from abc import abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.base import ServerStore
 from boolattn.stores.settings import check_format, no_index
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Self
 
-    from boolattn.stores.base import Array
     from boolattn.stores.filters import Filter
 
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
@@ -48,7 +45,7 @@ CANDIDATES = 128
 EMPTY: Row = {VECTOR: None, "tags": [], "numbers": {}, "asserted": [], "denied": [], WORDS: {}}
 EMPTY |= {"id": "", "n_passages": 0, "body": "{}"}
 #: Points and estimated bytes of one request; a server takes some 32 MB.
-_MAX_POINTS, _MAX_BYTES = 500, 1 << 24
+_MAX_POINTS, _MAX_BYTES = 250, 1 << 24
 _SERVER = re.compile(r"//(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d+)?")
 
 
@@ -167,40 +164,16 @@ class PointDatabase(ServerStore):
 
     def upsert(self, points: Iterable[Row]) -> None:
         """Write points in order, some of them at a time."""
-        waiting: list[Row] = []
-        n_bytes = 0
+        waiting, n_bytes = list[Any](), 0
         for point in points:
-            size = 4 * len(point["body"]) + 16 * len(point["asserted"])
-            size += 24 * self.settings.dimension
-            if len(waiting) >= _MAX_POINTS or (waiting and n_bytes + size > _MAX_BYTES):
+            waiting.append(point)
+            n_bytes += 4 * len(point["body"]) + 16 * len(point["asserted"])
+            n_bytes += 24 * self.settings.dimension
+            if len(waiting) >= _MAX_POINTS or n_bytes > _MAX_BYTES:
                 self.insert(waiting)
                 waiting, n_bytes = [], 0
-            waiting.append(point)
-            n_bytes += size
         if waiting:
             self.insert(waiting)
-
-    def points(self, keys: Iterable[int]) -> dict[int, list[int]]:
-        """Return the points of each document, in order."""
-        if not self.settings.passages:
-            return {key: [key] for key in keys}
-        rows = self.get(keys, "id", "version", "n_passages")
-        return {
-            key: [key, *passage_keys(row["id"], row["version"], row["n_passages"])]
-            for key, row in rows.items()
-        }
-
-    def best_scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        """Return the similarities of documents to vectors: those of their best points."""
-        points = self.points(keys)
-        scores = self.scores(vectors, [point for listed in points.values() for point in listed])
-        known = {key: [scores[p] for p in listed if p in scores] for key, listed in points.items()}
-        return {key: np.max(rows, axis=0) for key, rows in known.items() if rows}
-
-    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        """Return the similarities of points to vectors; by default the points are read."""
-        rows = self.get(keys, VECTOR).items()
-        return {key: vectors @ row[VECTOR] for key, row in rows if VECTOR in row}
 
     def read_state(self) -> State:
         """Read what the store says of itself; refuse a state of another format."""
@@ -262,9 +235,9 @@ def key_of(*names: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1 or 1
 
 
-def passage_keys(name: str, version: str, n_passages: int) -> list[int]:
+def passage_keys(id: str, version: str, n_passages: int) -> list[int]:
     """Return the keys of a document's further passages."""
-    return [key_of(name, version, part) for part in range(1, n_passages)]
+    return [key_of(id, version, part) for part in range(1, n_passages)]
 
 
 def term_index(term: str) -> int:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition
     from boolattn.stores.points.database import Row
 
-#: Rows that are asked for by key, and that are written at once: this bounds the size of a message.
-_KEYS, _ROWS = 5000, 250
+#: Rows that are asked for at once: this bounds the size of a message.
+_KEYS = 5000
 #: Milvus's limits: bytes of a text, characters that fit into them, items of an array.
 _BYTES, _CHARACTERS, _MAX_ITEMS = 65_535, 16_000, 4096
 #: A sparse vector may not be empty: this number is no term's.
@@ -121,9 +121,7 @@ class MilvusStore(PointStore):
         self.call("drop_collection", collection)
 
     def insert(self, points: list[Row]) -> None:
-        for start in range(0, len(points), _ROWS):
-            rows = [self._row(point) for point in points[start : start + _ROWS]]
-            self.call("upsert", self.collection, rows)
+        self.call("upsert", self.collection, [*map(self._row, points)])
 
     def _row(self, point: Row) -> Row:
         body, starts = point["body"], range(0, len(point["body"]), _CHARACTERS)

@@ -24,7 +24,6 @@ from boolattn.stores.points.store import PointStore
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from boolattn.stores.base import Array
     from boolattn.stores.filters import Condition
     from boolattn.stores.points.database import Row
 
@@ -133,21 +132,6 @@ class QdrantStore(PointStore):
             for points in answers
         ]
 
-    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        """Let a server compare; local mode would compare every point's id in Python."""
-        wanted = [*keys]
-        if self.connection.is_local or not wanted:
-            return super().scores(vectors, wanted)
-        scores: dict[int, Array] = {}
-        options = {"using": VECTOR, "filter": models.Filter(must=[_has_id(wanted)])}
-        options |= {"limit": len(wanted), "with_payload": False, "is_exact": True}
-        answers = self.connection.search(self.collection, vectors.tolist(), **options)
-        for row, points in enumerate(answers):
-            for point in points:
-                zeros = np.zeros(len(vectors), np.float32)
-                scores.setdefault(point.id, zeros)[row] = point.score
-        return scores
-
     def count(self, where: Filter | None, term: str = "") -> int:
         if where is None:
             return int(self.call("count", exact=True).count) - 1
@@ -156,8 +140,8 @@ class QdrantStore(PointStore):
         return int(self.call("count", _filter(where, *further), exact=True).count)
 
     def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
-        options = {"filter": _filter(where, _has_id(keys)), "with_payload": False}
-        [points] = self.connection.search(self.collection, [None], limit=len(keys) or 1, **options)
+        chosen = _filter(where, models.HasIdCondition(has_id=keys))
+        points, _ = self.call("scroll", chosen, limit=len(keys) or 1, with_payload=False)
         return {point.id for point in points}
 
     def heads(self, n: int) -> list[int]:
@@ -203,11 +187,6 @@ def _stored(condition: Condition) -> Model:
 def _any_of(name: str, values: Iterable[Any]) -> Model:
     """Return the condition that a field has one of some values."""
     return models.FieldCondition(key=name, match=models.MatchAny(any=[*values]))
-
-
-def _has_id(keys: Iterable[int]) -> Model:
-    """Return the condition that a point is one of some."""
-    return models.HasIdCondition(has_id=[*keys])
 
 
 def _sparse(weights: dict[int, float]) -> Model:

@@ -86,12 +86,9 @@ class QdrantConnection:
     ) -> list[list[Any]]:
         """Return the points of each query, all queries in one request.
 
-        A query is a list of numbers, a sparse vector, or ``None`` for a filter alone. An exact one
-        compares all points as they are.
+        A query is a list of numbers or a sparse vector. An exact one compares all points.
         """
-        effort = {"hnsw_ef": max(options["limit"], CANDIDATES), "exact": is_exact}
-        quantization = models.QuantizationSearchParams(ignore=True) if is_exact else None
-        params = models.SearchParams(**effort, quantization=quantization)
+        params = models.SearchParams(hnsw_ef=max(options["limit"], CANDIDATES), exact=is_exact)
         # Local mode is exact, and warns of what is for a graph.
         options |= {"params": None if self.is_local else params}
         requests = [models.QueryRequest(query=query, **options) for query in queries]

@@ -25,6 +25,7 @@ from boolattn.stores.points.database import (
     WORDS,
     PointDatabase,
     key_of,
+    passage_keys,
     term_index,
     warned,
 )
@@ -177,10 +178,15 @@ class PointStore(PointDatabase):
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)
-        scores = self.best_scores(vectors, keys.tolist()) if len(keys) else {}
+        scores = self.scores(vectors, keys.tolist()) if len(keys) else {}
         nothing = np.zeros(len(vectors), np.float32)
         columns = [scores.get(key, nothing) for key in keys.tolist()]
         return np.array(columns, np.float32).reshape(len(keys), len(vectors)).T
+
+    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+        """Return the similarities of documents, those of their best points; others are absent."""
+        known = self._vectors(keys).items()
+        return {key: np.max(listed @ vectors.T, axis=0) for key, listed in known if listed}
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
@@ -220,15 +226,25 @@ class PointStore(PointDatabase):
 
     def passages(self, keys: Keys) -> dict[int, Passages]:
         """Read all points of documents; one that was just replaced lacks some, and is absent."""
-        heads, points = self.get(keys.tolist(), "body"), self.points(keys.tolist())
-        rows = self.get([point for listed in points.values() for point in listed], VECTOR)
+        heads, vectors = self.get(keys.tolist(), "body"), self._vectors(keys.tolist())
         passages = {}
         for key, head in heads.items():
             spans = [(start, end) for start, end in head["body"]["spans"]]
-            vectors = [rows[p][VECTOR] for p in points.get(key, ()) if VECTOR in rows.get(p, {})]
-            if len(spans) == len(vectors):
-                passages[key] = Passages(spans, np.stack(vectors))
+            if len(spans) == len(vectors.get(key, ())):
+                passages[key] = Passages(spans, np.stack(vectors[key]))
         return passages
+
+    def _vectors(self, keys: Iterable[int]) -> dict[int, list[Array]]:
+        """Return the vectors of each document's points, in order; one may be missing."""
+        points = {key: [key] for key in keys}
+        if self.settings.passages:
+            rows = self.get(points, "id", "version", "n_passages")
+            points = {key: [key, *passage_keys(**row)] for key, row in rows.items()}
+        rows = self.get([point for listed in points.values() for point in listed], VECTOR)
+        return {
+            key: [rows[point][VECTOR] for point in listed if VECTOR in rows.get(point, {})]
+            for key, listed in points.items()
+        }
 
     def documents(self, keys: Keys) -> list[Document | None]:
         rows = self.get(keys.tolist(), "body")

@@ -14,10 +14,14 @@ import psycopg
 from pgvector.psycopg import register_vector
 
 from boolattn.errors import ConfigError, IndexBusyError, ServerError
-from boolattn.stores.points.database import one_line
+from boolattn.stores.batches import tag_condition
+from boolattn.stores.filters import RANGES, SIGNS
+from boolattn.stores.points.database import number_key, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from boolattn.stores.filters import Condition, Filter
 
     Connection = Any
     Parameters = Sequence[Any] | Mapping[str, Any]
@@ -30,6 +34,8 @@ _CONNECTIONS = 4
 #: pgvector's limit of the candidates of a graph; beyond it, it goes on searching by itself.
 _MAX_CANDIDATES, _MIN_CANDIDATES, _CELLS = 1000, 100, 32
 _MAX_VISITED = 100_000
+#: A NUL in JSON, which the functions of Postgres do not take, and what stands for it.
+_NUL = r"(?<!\\)((?:\\\\)*)\\u0000", r"\1\\ufffd"
 #: Seconds that an answer may take.
 TIMEOUT = 30.0
 
@@ -172,3 +178,49 @@ def quoted_table(name: str) -> str:
 def escaped(text: str) -> str:
     """Return a text as part of a pattern of LIKE."""
     return "".join(f"\\{character}" if character in "\\%_" else character for character in text)
+
+
+def filter_test(where: Filter) -> tuple[str, dict[str, Any]]:
+    """Write a filter on points, which are called d; return it with its values."""
+    values: dict[str, Any] = {}
+
+    def add(value: object) -> str:
+        values[f"value{len(values)}"] = value
+        return f"%(value{len(values) - 1})s"
+
+    tests = [_test(condition, add) for condition in where.conditions]
+    if where.alternatives:
+        either = [[_test(c, add) for c in conditions] for conditions in where.alternatives]
+        tests.append(f"({' OR '.join(' AND '.join(both) for both in either)})")
+    if where.without:
+        tests.append(f"d.document <> ALL({add([*where.without])}::bigint[])")
+    for terms in filter(None, where.lacking):
+        # A join, for which the index of terms is used; a negated test would read every list.
+        asserting = f"x.asserted @> {add([*terms])}::text[]"
+        selected = f"SELECT 1 FROM {{points}} x WHERE x.key = d.document AND {asserting}"  # nosec B608
+        tests.append(f"NOT EXISTS ({selected})")
+    return " AND ".join(tests) or "true", values
+
+
+def _test(condition: Condition, add: Callable[[object], str]) -> str:
+    kind = condition.kind
+    if kind in RANGES:
+        number = add(number_key(condition.number))
+        limit = add(float(condition.values[0]))
+        test = f"(d.numbers ->> {number}::text)::float8 {SIGNS[kind]} {limit}::float8"
+    elif kind == "contains":
+        body = f"regexp_replace(h.body::text, {add(_NUL[0])}, {add(_NUL[1])}, 'g')"
+        path = add(["document", "metadata", condition.name.replace("\0", "\ufffd")])
+        field = f"({body}::json #> {path}::text[])"
+        pattern = add(f"%{escaped(str(condition.values[0]))}%".replace("\0", "\ufffd"))
+        test = (
+            f"EXISTS (SELECT 1 FROM {{points}} h, json_array_elements(CASE json_typeof{field} "  # nosec B608
+            f"WHEN 'array' THEN {field} ELSE json_build_array{field} END) AS v (item) WHERE "
+            "h.key = d.document AND json_typeof(item) = 'string' AND "
+            f"item #>> '{{}}' ILIKE {pattern})"
+        )
+    else:
+        tags, is_wanted = tag_condition(condition)
+        test = f"d.tags && {add([*tags])}::text[]"
+        return test if is_wanted else f"NOT ({test})"
+    return f"({test}) IS NOT TRUE" if condition.is_negated else f"({test})"

@@ -21,8 +21,13 @@ from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Claim
 from boolattn.stores.points.database import VECTOR, WORDS, Match, one_line, term_index
 from boolattn.stores.points.store import PointStore
-from boolattn.stores.postgres.database import Database, parse_address, quoted, quoted_table
-from boolattn.stores.postgres.filters import filter_test
+from boolattn.stores.postgres.database import (
+    Database,
+    filter_test,
+    parse_address,
+    quoted,
+    quoted_table,
+)
 from boolattn.stores.settings import HNSW
 
 if TYPE_CHECKING:
@@ -250,7 +255,7 @@ class PostgresStore(PointStore):
         asked = [{**values, "terms": [*w], "rarities": [*w.values()]} for w in weights]
         return self.rows_of(statement, asked)
 
-    def best_scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
         return self._compare(vectors, "d.document = ANY(%(keys)s)", {"keys": [*keys]})
 
     def _compare(self, vectors: Array, test: str, values: Mapping[str, Any]) -> dict[int, Array]:
