@@ -53,9 +53,9 @@ class Match(NamedTuple):
     """A point that a search found."""
 
     document: int
-    part: int
-    version: str
     score: float
+    part: int = 0
+    version: str = ""
 
 
 class PointDatabase(ServerStore):

@@ -11,13 +11,7 @@ import numpy as np
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.batches import tag_condition
 from boolattn.stores.filters import RANGES, Filter
-from boolattn.stores.points.database import (
-    VECTOR,
-    WORDS,
-    Match,
-    number_key,
-    parse_address,
-)
+from boolattn.stores.points.database import VECTOR, WORDS, Match, number_key, parse_address
 from boolattn.stores.points.qdrant_collection import QdrantConnection, models
 from boolattn.stores.points.store import PointStore
 
@@ -30,9 +24,8 @@ if TYPE_CHECKING:
     #: A model of the client's.
     Model = Any
 
-_INDEXES = {"document": "integer", "part": "integer"} | dict.fromkeys(
-    ("version", "tags", "asserted", "denied"), "keyword"
-)
+_INDEXES = {"document": "integer", "part": "integer"}
+_INDEXES |= dict.fromkeys(("version", "tags", "asserted", "denied"), "keyword")
 
 
 class QdrantStore(PointStore):
@@ -123,20 +116,18 @@ class QdrantStore(PointStore):
         options["with_payload"] = ["document", "part", "version"] if has_parts else False
         options["is_exact"] = is_dense and self.settings.vectors == "exact"
         answers = self.connection.search(self.collection, queries, **options)
-        head = {"part": 0, "version": ""}
         return [
-            [
-                Match(**{"document": p.id, **head, **(p.payload or {})}, score=p.score)
-                for p in points
-            ]
+            [Match(**{"document": p.id, **(p.payload or {})}, score=p.score) for p in points]
             for points in answers
         ]
 
     def count(self, where: Filter | None, term: str = "") -> int:
         if where is None:
             return int(self.call("count", exact=True).count) - 1
-        either = [_any_of("asserted", [term]), _any_of("denied", [term])]
-        further = [_any_of("part", [0]), *([models.Filter(should=either)] if term else ())]
+        further = [_any_of("part", [0])]
+        if term:
+            either = [_any_of("asserted", [term]), _any_of("denied", [term])]
+            further.append(models.Filter(should=either))
         return int(self.call("count", _filter(where, *further), exact=True).count)
 
     def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
@@ -185,10 +176,8 @@ def _stored(condition: Condition) -> Model:
 
 
 def _any_of(name: str, values: Iterable[Any]) -> Model:
-    """Return the condition that a field has one of some values."""
     return models.FieldCondition(key=name, match=models.MatchAny(any=[*values]))
 
 
 def _sparse(weights: dict[int, float]) -> Model:
-    """Return weights as a sparse vector."""
     return models.SparseVector(indices=[*weights], values=[*weights.values()])

@@ -190,7 +190,8 @@ class QdrantCollection(Collection):
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
     ) -> list[Vectors]:
-        options: dict[str, Any] = {"using": self._using, "filter": _payload_filter(conditions)}
+        tests = models.Filter(must=[*map(_test, conditions)]) if conditions else None
+        options: dict[str, Any] = {"using": self._using, "filter": tests}
         options |= {"limit": n, "with_vector": [self._using] if self._using else True}
         answers = self._connection.search(self._collection, queries.tolist(), **options)
         return [self._vectors(points) for points in answers]
@@ -212,27 +213,22 @@ class QdrantCollection(Collection):
         return {key: np.array(v, np.float32) for key, v in lists.items() if v is not None}
 
 
-def _payload_filter(conditions: Sequence[Condition]) -> Any:  # noqa: ANN401 - a model of Qdrant's
-    """Write conditions on the fields of payloads as a filter of Qdrant."""
-    if not conditions:
-        return None
-    every = list[Any](), list[Any]()
-    for condition in conditions:
-        must, must_not = every[::-1] if condition.is_negated else every
-        key, kind, values = condition.name, condition.kind, condition.values
-        if kind in RANGES:
-            model = models.DatetimeRange if isinstance(values[0], str) else models.Range
-            must.append(models.FieldCondition(key=key, range=model(**{kind: values[0]})))
-        elif kind == "contains":
-            match = models.MatchText(text=str(values[0]))
-            must.append(models.FieldCondition(key=key, match=match))
-        elif kind == "exists":
-            is_empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
-            (must_not if values[0] else must).append(is_empty)
-        else:
-            any_of = models.Filter(should=[_equal(key, value) for value in values])
-            (must_not if kind == "not" else must).append(any_of)
-    return models.Filter(must=every[0], must_not=every[1])
+def _test(condition: Condition) -> Any:  # noqa: ANN401 - a model of Qdrant's
+    """Write a condition on a field of payloads."""
+    key, kind, values = condition.name, condition.kind, condition.values
+    is_wanted = not condition.is_negated
+    if kind in RANGES:
+        model = models.DatetimeRange if isinstance(values[0], str) else models.Range
+        test = models.FieldCondition(key=key, range=model(**{kind: values[0]}))
+    elif kind == "contains":
+        test = models.FieldCondition(key=key, match=models.MatchText(text=str(values[0])))
+    elif kind == "exists":
+        test = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+        is_wanted = is_wanted != values[0]
+    else:
+        test = models.Filter(should=[_equal(key, value) for value in values])
+        is_wanted = is_wanted == (kind == "in")
+    return models.Filter(**{"must" if is_wanted else "must_not": [test]})
 
 
 def _equal(key: str, value: Value) -> Any:  # noqa: ANN401 - a model of Qdrant's

@@ -213,7 +213,7 @@ class PostgresStore(PointStore):
         self, field: str, vectors: Sequence[Any], n: int, where: Filter
     ) -> list[list[Match]]:
         answers = (self._near if field == VECTOR else self._worded)(vectors, n, where)
-        return [[Match(key, 0, "", score) for key, score in rows] for rows in answers]
+        return [[Match(*row) for row in rows] for rows in answers]
 
     def _near(self, vectors: Sequence[Array], n: int, where: Filter) -> list[list[Any]]:
         """Ask the graph; compare all points where a filter leaves few, or the graph finds few."""
