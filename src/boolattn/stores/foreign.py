@@ -50,8 +50,7 @@ _TOLERANCE = 0.01
 class Collection(ABC):
     """A collection of any database, array or library.
 
-    ``text`` and ``title`` name the fields with the text and the title of a row. A ``timeout`` is
-    the seconds that an answer may take.
+    ``text`` and ``title`` name the fields with the text and the title of a row.
     """
 
     name: str  # says in errors which it is
