@@ -135,10 +135,6 @@ def test_neighbours_are_those_of_all_vectors(address, vectors):
     right = np.column_stack([products[:, [7, 3, 299]], np.zeros(3)])
     np.testing.assert_allclose(store.similarities(queries, keys), right, atol=1e-5)
     assert store.similarities(queries, keys[:0]).shape == (3, 0)
-    scanned, scores = store.scan(queries, Filter(without=(every[0],)))
-    order = [numbers[key] for key in scanned.tolist()]
-    assert sorted(order) == [*range(1, 300)]
-    np.testing.assert_allclose(scores, products[:, order], atol=1e-5)
     assert len(store.nearest(queries, 1000, Filter())[0].rows) == 300
     np.testing.assert_allclose(store.vectors(["d5", "x"])["d5"], matrix[5], atol=1e-6)
 
@@ -183,6 +179,9 @@ FILTERS = (
     ({"place": {"contains": "KE"}}, "4"),
     ({"place": {"contains": "ava"}}, "3"),
     ({"place": {"contains": "%"}}, ""),
+    ({"place": {"contains": ".*"}}, ""),
+    ({"place": {"contains": ""}}, "01234"),
+    ({"year": {"contains": "19"}}, ""),
     ({"year": {"exists": True}}, "013"),
     ({"year": {"exists": False}}, "245"),
     ({"is_old": True}, "2"),
@@ -198,9 +197,8 @@ def passing(store, where):
     """Digits of the documents that pass, by every kind of search."""
     [near] = store.nearest(encoded("x")[None], 10, where)
     [words] = store.words([["titl"]], 10, where)
-    keys, _ = store.scan(encoded("x")[None], where)
     assert store.count(where) == len(near.rows)
-    assert set(near.rows.tolist()) == set(words.rows.tolist()) == set(keys.tolist())
+    assert set(near.rows.tolist()) == set(words.rows.tolist())
     return "".join(sorted(name[1:] for name in ids(store, near.rows)))
 
 
@@ -338,6 +336,8 @@ def test_text_that_postgres_does_not_take_comes_back(address):
         ({"n\0": {"contains": "\\u0"}}, 1),
         ({"place": {"contains": "j\0AVA"}}, 1),
         ({"place": {"contains": "java"}}, 0),
+        ({"place": {"contains": 'va "'}}, 0),
+        ({"place": {"contains": " \\"}}, 1),
         ({"n\0": "\0"}, 1),
     ):
         assert store.count(Filter(conditions(store, filters))) == n

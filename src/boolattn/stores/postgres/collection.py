@@ -11,7 +11,7 @@ from boolattn.errors import ConfigError, QueryError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
 from boolattn.stores.foreign import COSINE, DOT, L2, Collection, check_metric
-from boolattn.stores.postgres.database import Database, escaped, quoted, quoted_table
+from boolattn.stores.postgres.database import Database, quoted, quoted_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -172,7 +172,7 @@ def compare(condition: Condition, types: Types, where: str) -> tuple[str, list[A
     if kind == "exists":
         return f"{value} IS {'NOT ' if wanted[0] else ''}NULL", before
     if kind == "contains":
-        return f"{value}::text ILIKE %s", [*before, f"%{escaped(str(wanted[0]))}%"]
+        return f"position(lower(%s) in lower({value}::text)) > 0", [str(wanted[0]), *before]
     if is_json:
         wanted = [str(v).lower() if isinstance(v, bool) else str(v) for v in wanted]
     is_list = not is_json and types[name][1] == "A"

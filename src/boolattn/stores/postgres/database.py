@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import weakref
 from contextlib import contextmanager
@@ -175,11 +176,6 @@ def quoted_table(name: str) -> str:
     return ".".join(map(quoted, name.split(".")))
 
 
-def escaped(text: str) -> str:
-    """Return a text as part of a pattern of LIKE."""
-    return "".join(f"\\{character}" if character in "\\%_" else character for character in text)
-
-
 def filter_test(where: Filter) -> tuple[str, dict[str, Any]]:
     """Write a filter on points, which are called d; return it with its values."""
     values: dict[str, Any] = {}
@@ -209,16 +205,16 @@ def _test(condition: Condition, add: Callable[[object], str]) -> str:
         limit = add(float(condition.values[0]))
         test = f"(d.numbers ->> {number}::text)::float8 {SIGNS[kind]} {limit}::float8"
     elif kind == "contains":
-        body = f"regexp_replace(h.body::text, {add(_NUL[0])}, {add(_NUL[1])}, 'g')"
-        path = add(["document", "metadata", condition.name.replace("\0", "\ufffd")])
-        field = f"({body}::json #> {path}::text[])"
-        pattern = add(f"%{escaped(str(condition.values[0]))}%".replace("\0", "\ufffd"))
-        test = (
-            f"EXISTS (SELECT 1 FROM {{points}} h, json_array_elements(CASE json_typeof{field} "  # nosec B608
-            f"WHEN 'array' THEN {field} ELSE json_build_array{field} END) AS v (item) WHERE "
-            "h.key = d.document AND json_typeof(item) = 'string' AND "
-            f"item #>> '{{}}' ILIKE {pattern})"
+        name, text = (
+            json.dumps(str(part).replace("\0", "\ufffd"), ensure_ascii=False)
+            for part in (condition.name, condition.values[0])
         )
+        path = add(f'$.document.metadata.{name} ? (@ like_regex {text} flag "iq")')
+        body = f"regexp_replace(h.body::text, {add(_NUL[0])}, {add(_NUL[1])}, 'g')::jsonb"
+        holding = (
+            f"SELECT 1 FROM {{points}} h WHERE h.key = d.document AND {body} @? {path}::jsonpath"  # nosec B608
+        )
+        test = f"EXISTS ({holding})"
     else:
         tags, is_wanted = tag_condition(condition)
         test = f"d.tags && {add([*tags])}::text[]"

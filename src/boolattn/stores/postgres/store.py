@@ -94,7 +94,7 @@ class PostgresStore(PointStore):
             statement = statement.replace(f"{{{name}}}", quoted_table(table + suffix))
         return statement
 
-    def _execute(self, statement: str, values: Parameters = ()) -> Any:  # noqa: ANN401 - a cursor
+    def _execute(self, statement: str, values: Parameters | None = None) -> Any:  # noqa: ANN401
         return self._connection.execute(self._named(statement), values)
 
     def rows_of(
@@ -137,17 +137,17 @@ class PostgresStore(PointStore):
             )
         columns = [f"{name} {kind} NOT NULL" for name, (kind, _) in _COLUMNS.items()]
         columns.append(f"vector {self._type}({self.settings.dimension}) NOT NULL")
-        with self._connection.transaction():
-            self._execute(f"CREATE TABLE {{points}} ({', '.join(columns)})")
-            if n_bytes <= _MAX_INLINE:
-                # Read without a detour by searches that compare every row.
-                self._execute("ALTER TABLE {points} ALTER vector SET STORAGE PLAIN")
-            self._execute("CREATE INDEX ON {points} (document)")
-            counts = "term bigint, document bigint, count int, length int"
-            self._execute(f"CREATE TABLE {{terms}} ({counts})")
-            self._execute("CREATE INDEX ON {terms} (document)")
-            self._execute("CREATE TABLE {state} (body json, documents bigint, length bigint)")
-            self._execute("INSERT INTO {state} VALUES ('{}', 0, 0)")
+        # Plain vectors are read without a detour by searches that compare every row.
+        storage = "PLAIN" if n_bytes <= _MAX_INLINE else "EXTERNAL"
+        self._execute(
+            f"CREATE TABLE {{points}} ({', '.join(columns)}); "
+            f"ALTER TABLE {{points}} ALTER vector SET STORAGE {storage}; "
+            "CREATE INDEX ON {points} (document); "
+            "CREATE TABLE {terms} (term bigint, document bigint, count int, length int); "
+            "CREATE INDEX ON {terms} (document); "
+            "CREATE TABLE {state} (body json, documents bigint, length bigint); "
+            "INSERT INTO {state} VALUES ('{}', 0, 0)"
+        )
 
     @property
     def _type(self) -> str:
@@ -179,13 +179,14 @@ class PostgresStore(PointStore):
         make = HalfVector if self._type == "halfvec" else Vector
         with self._connection.transaction():
             self.remove([point["key"] for point in points])
-            types = [*(kind for _, kind in _COLUMNS.values()), self._type]
-            with self._copying("{points}", types) as copied:
+            with self._copied("{points}") as copied:
+                copied.set_types([*(kind for _, kind in _COLUMNS.values()), self._type])
                 for point in points:
                     row = point | {"id": json.dumps(point["id"])}
                     copied.write_row([*(row[name] for name in _COLUMNS), make(point[VECTOR])])
             lengths = [sum(point[WORDS].values()) for point in points]
-            with self._copying("{terms}", ["int8", "int8", "int4", "int4"]) as copied:
+            with self._copied("{terms}") as copied:
+                copied.set_types(["int8", "int8", "int4", "int4"])
                 for point, length in zip(points, lengths, strict=True):
                     for term, count in point[WORDS].items():
                         copied.write_row((term, point["key"], count, length))
@@ -193,12 +194,10 @@ class PostgresStore(PointStore):
             change = "UPDATE {state} SET documents = documents + %s, length = length + %s"
             self._execute(change, totals)
 
-    @contextmanager
-    def _copying(self, table: str, types: Sequence[str]) -> Iterator[Any]:
-        statement = self._named(f"COPY {table} FROM STDIN (FORMAT binary)")
-        with self._connection.cursor().copy(statement) as copied:
-            copied.set_types(types)
-            yield copied
+    def _copied(self, table: str) -> Any:  # noqa: ANN401 - a context
+        return self._connection.cursor().copy(
+            self._named(f"COPY {table} FROM STDIN (FORMAT binary)")
+        )
 
     def get(self, keys: Iterable[int], *names: str) -> dict[int, Row]:
         columns = ["key", *("vector::vector" if name == VECTOR else name for name in names)]
@@ -256,17 +255,12 @@ class PostgresStore(PointStore):
         return self.rows_of(statement, asked)
 
     def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        return self._compare(vectors, "d.document = ANY(%(keys)s)", {"keys": [*keys]})
-
-    def _compare(self, vectors: Array, test: str, values: Mapping[str, Any]) -> dict[int, Array]:
-        """Return the similarities of the documents that pass a test."""
-        named = {f"vector{number}": Vector(vector) for number, vector in enumerate(vectors)}
-        columns = [f"max(-(d.vector <#> %({name})s::{self._type}))" for name in named]
+        columns = ", ".join(len(vectors) * [f"max(-(vector <#> %s::{self._type}))"])
         statement = (
-            f"SELECT d.document, {', '.join(columns)} FROM {{points}} d WHERE {test} "  # nosec B608
-            "GROUP BY d.document"
+            f"SELECT document, {columns} FROM {{points}} WHERE document = ANY(%s) "  # nosec B608
+            "GROUP BY document"
         )
-        [rows] = self.rows_of(statement, [{**values, **named}])
+        [rows] = self.rows_of(statement, [(*map(Vector, vectors), [*keys])])
         return {row[0]: np.array(row[1:], np.float32) for row in rows}
 
     def count(self, where: Filter | None, term: str = "") -> int:
@@ -316,12 +310,6 @@ class PostgresStore(PointStore):
 
     def write_state(self, state: State) -> None:
         self._execute("UPDATE {state} SET body = %s", (json.dumps(state),))
-
-    def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
-        self.check_length(vectors)
-        scores = self._compare(vectors, *filter_test(where))
-        columns = np.array([*scores.values()], np.float32).reshape(len(scores), len(vectors))
-        return np.array([*scores], np.int64), columns.T
 
     def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
         claims = np.zeros(len(keys), np.int8)
