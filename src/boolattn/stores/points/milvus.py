@@ -152,8 +152,7 @@ class MilvusStore(PointStore):
     def search(
         self, field: str, vectors: Sequence[Any], n: int, where: Filter
     ) -> list[list[Match]]:
-        is_graph = field == VECTOR and self.settings.vectors == "hnsw"
-        params = {"ef": max(n, CANDIDATES)} if is_graph else {}
+        params = {"ef": max(n, CANDIDATES)} if field == VECTOR else {}
         options = {"data": [*vectors], "anns_field": field, "limit": n}
         options["search_params"] = {"metric_type": "IP", "params": params}
         options["filter"] = _expression(where, _HEADS if field == WORDS else _PASSAGES)

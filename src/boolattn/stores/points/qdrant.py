@@ -114,7 +114,6 @@ class QdrantStore(PointStore):
         options: dict[str, Any] = {"using": field, "filter": _filter(where), "limit": n}
         has_parts = is_dense and self.settings.passages
         options["with_payload"] = ["document", "part", "version"] if has_parts else False
-        options["is_exact"] = is_dense and self.settings.vectors == "exact"
         answers = self.connection.search(self.collection, queries, **options)
         return [
             [Match(**{"document": p.id, **(p.payload or {})}, score=p.score) for p in points]

@@ -81,14 +81,9 @@ class QdrantConnection:
             client = self._client if self.folder is None else _open_folder(self.folder)
             return getattr(client, method)(*values, **options)
 
-    def search(
-        self, collection: str, queries: Iterable[Any], *, is_exact: bool = False, **options: Any
-    ) -> list[list[Any]]:
-        """Return the points of each query, all queries in one request.
-
-        A query is a list of numbers or a sparse vector. An exact one compares all points.
-        """
-        params = models.SearchParams(hnsw_ef=max(options["limit"], CANDIDATES), exact=is_exact)
+    def search(self, collection: str, queries: Iterable[Any], **options: Any) -> list[list[Any]]:
+        """Return the points of each list of numbers or sparse vector, all in one request."""
+        params = models.SearchParams(hnsw_ef=max(options["limit"], CANDIDATES))
         # Local mode is exact, and warns of what is for a graph.
         options |= {"params": None if self.is_local else params}
         requests = [models.QueryRequest(query=query, **options) for query in queries]
