@@ -10,7 +10,14 @@ import pytest
 
 from boolattn.data.records import Document
 from boolattn.encoders.callables import CallableEncoder
-from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError, QueryError
+from boolattn.errors import (
+    ConfigError,
+    DataError,
+    IndexFolderError,
+    IndexMismatchError,
+    QueryError,
+    ServerError,
+)
 from boolattn.stores.address import open_store
 from boolattn.stores.analysis import indexed_text, term_counts, term_weights
 from boolattn.stores.base import Claim
@@ -340,7 +347,7 @@ def stop_a_build(address, *batches, settings=SETTINGS, **options):
 
 def test_a_stopped_build_goes_on(address):
     first, second = dict([*TEXTS.items()][:2]), dict([*TEXTS.items()][2:])
-    stop_a_build(address, first, {"stale": "not in the corpus any more"}, settings=LONG)
+    stop_a_build(address, first, settings=LONG)
     with pytest.raises(IndexFolderError, match=r"there is no index at .*; make one|never finished"):
         open_store(address)
     with pytest.raises(IndexFolderError, match=r"a build was stopped in .* go on with --resume"):
@@ -354,9 +361,19 @@ def test_a_stopped_build_goes_on(address):
     store = open_store(address)
     assert passing(store) == {*TEXTS}
     assert store.info()["passages"] == 6
-    assert reader_of(store).find(["stale"]) == {}
     stop_a_build(address, {"new": "Rice"}, replace=True)
     assert passing(store) == passing(open_store(address)) == {*TEXTS}
+
+
+def test_a_stopped_build_of_more_documents(address):
+    stop_a_build(address, TEXTS, {"stale": "not in the corpus any more"})
+    if ":" in address:
+        with pytest.raises(ServerError, match="has 5 of 4 documents: some were left out since"):
+            build(address, resume=True)
+        build(address, replace=True)
+    else:
+        build(address, resume=True)
+    assert passing(open_store(address)) == {*TEXTS}
 
 
 def test_a_stopped_build_has_its_settings(address):

@@ -30,6 +30,7 @@ from boolattn.stores.arrays import ArrayCollection
 from boolattn.stores.foreign import CANDIDATES, Collection, ForeignStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.postgres import database
 from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.writer import titled
 from tests.exact_ranking import rank_plans
@@ -400,12 +401,6 @@ def test_rows_without_a_vector_are_not_found(vectors, retriever, postgres):
     fill_postgres(address, "holes", [None, *vectors[1:]])
     external = Searcher(PostgresCollection(address, "holes"), retriever, parser=None)
     assert len(external.search("moths NOT birds", k=25, strict_not=False).hits) == 24
-    external = Searcher(
-        PostgresCollection(address, "holes", where="place = 'Peru' AND text LIKE '%moths%'"),
-        retriever,
-        parser=None,
-    )
-    assert of(external.search("moths NOT birds")) == ["moths-peru"]
 
 
 def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
@@ -427,7 +422,7 @@ def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
 def test_a_server_that_is_killed_is_one_line_and_found_again(vectors, retriever, own_postgres):
     address = own_postgres.get_uri()
     fill_postgres(address, "items", vectors)
-    external = Searcher(PostgresCollection(address, "items", timeout=5), retriever, parser=None)
+    external = Searcher(PostgresCollection(address, "items"), retriever, parser=None)
     before = of(external.search(QUERIES[1]))
     crash(own_postgres)
     with pytest.raises(ServerError, match=r"Postgres \(items\): ") as caught:
@@ -437,10 +432,11 @@ def test_a_server_that_is_killed_is_one_line_and_found_again(vectors, retriever,
     assert of(external.search(QUERIES[1])) == before
 
 
-def test_a_slow_or_deleted_store_is_one_line(vectors, retriever, postgres):
+def test_a_slow_or_deleted_store_is_one_line(vectors, retriever, postgres, monkeypatch):
     address = postgres.get_uri()
     fill_postgres(address, "busy", vectors)
-    external = Searcher(PostgresCollection(address, "busy", timeout=0.3), retriever, parser=None)
+    monkeypatch.setattr(database, "TIMEOUT", 0.3)
+    external = Searcher(PostgresCollection(address, "busy"), retriever, parser=None)
     with psycopg.connect(address) as other:
         other.execute("LOCK TABLE busy IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(ServerError, match="statement timeout"):
@@ -458,8 +454,8 @@ def test_a_slow_or_deleted_store_is_one_line(vectors, retriever, postgres):
         external.search("moths NOT birds")
     for missing in (
         lambda: QdrantCollection(client, "gone"),
-        lambda: QdrantCollection("http://127.0.0.1:9", "items", timeout=1),
-        lambda: PostgresCollection("postgresql://127.0.0.1:9/x", "items", timeout=1),
+        lambda: QdrantCollection("http://127.0.0.1:9", "items"),
+        lambda: PostgresCollection("postgresql://127.0.0.1:9/x", "items"),
     ):
         with pytest.raises(ServerError) as caught:
             missing()

@@ -90,12 +90,12 @@ def store_type(address):
 
 
 def database_of(address):
-    return store_type(address).database_type(address)
+    return store_type(address)(address)
 
 
 def fail_on(monkeypatch, address, method, *, after=0):
     """Make a database fail, after some calls of a method; return what mends it."""
-    owner, left = store_type(address).database_type, [after]
+    owner, left = store_type(address), [after]
     call = getattr(owner, method)
 
     def failing(self, *values, **options):
@@ -143,7 +143,7 @@ def test_an_update_that_stops_is_masked_and_can_be_repeated(
 def test_a_deletion_that_fails_is_none_and_its_rest_is_masked(address, monkeypatch, caplog):
     store = build(address, settings=LONG, n_passages=2)
     add(store, {"new": "Rice with peas"}, n_passages=2)
-    mend = fail_on(monkeypatch, address, "delete")
+    mend = fail_on(monkeypatch, address, "remove")
     with pytest.raises(ServerError, match="gone"):
         store.delete(["new"])
     mend()
@@ -158,14 +158,14 @@ def test_a_deletion_that_fails_is_none_and_its_rest_is_masked(address, monkeypat
 
 def test_a_deletion_whose_answer_is_lost_is_done(address, monkeypatch):
     store = build(address)
-    owner = store_type(address).database_type
-    delete = owner.delete
+    owner = store_type(address)
+    remove = owner.remove
 
     def unanswered(self, keys):
-        delete(self, keys)
+        remove(self, keys)
         raise ServerError("no answer")
 
-    monkeypatch.setattr(owner, "delete", unanswered)
+    monkeypatch.setattr(owner, "remove", unanswered)
     store.delete(["soup"])
     assert store.find(["soup"]) == {}
 
@@ -179,7 +179,7 @@ def test_two_ids_with_one_key(address, monkeypatch):
     with pytest.raises(DataError, match="have the same key"):
         add(store, {"b": "peas"})
     assert store.find(["b"]) == {}
-    with pytest.raises(ServerError, match="1 of 2 documents: the keys of two ids are the same"):
+    with pytest.raises(ServerError, match=r"1 of 2 documents: .* the keys of two ids are the same"):
         build(address, {"a": "rice", "b": "peas"}, replace=True)
     assert store.count(EVERYTHING) == 5
 
@@ -213,21 +213,16 @@ def test_what_else_can_be_wrong(address):
     store = build(address)
     database, state = database_of(address), store._state
     database.settings = SETTINGS
-    wrong = {**state["settings"], "dimension": DIMENSION + 1}
-    for change, message in (
-        ({"settings": wrong}, "other vectors than its settings say"),
-        ({"format": 9}, "has format 9, this version reads 2: build it again"),
-    ):
-        database.write_state({**state, **change})
-        with pytest.raises(IndexMismatchError, match=message):
-            open_store(address)
-    assert database.get([STATE], ["version"]) == {STATE: {"version": ""}}
+    database.write_state({**state, "format": 9})
+    with pytest.raises(IndexMismatchError, match="has format 9, this version reads 3: build it"):
+        open_store(address)
+    assert database.get([STATE], "version") == {STATE: {"version": ""}}
 
 
 def test_a_collection_of_another_name_is_left_alone(address):
     database = database_of(address)
     database.settings = SETTINGS
-    database.create()
+    database.create_collection()
     with pytest.raises(IndexFolderError, match="did not make; choose another name"):
         build(address, replace=True)
     assert database.name in database.names()
@@ -253,7 +248,7 @@ def drop_all(address):
     """Remove a store without asking it."""
     database = database_of(address)
     target = database.target()
-    if isinstance(database, milvus.MilvusDatabase):
+    if isinstance(database, MilvusStore):
         database.call("drop_alias", database.name)
     database.drop(target)
 
@@ -404,21 +399,7 @@ def test_a_folder_cannot_run_code(folder, tmp_path, capsys):
     assert persistence.pickle is pickle  # of other clients
 
 
-def test_another_distance_is_refused(folder):
-    store = build(folder)
-    database = database_of(folder)
-    target = database.target()
-    database.drop(target)
-    vector = models.VectorParams(size=DIMENSION, distance=models.Distance.COSINE)
-    database.connection.call("create_collection", target, vectors_config={"vector": vector})
-    database, database.settings = database.at(target), SETTINGS
-    database.write_state(store._state)
-    database.switch("")
-    with pytest.raises(IndexMismatchError, match="other vectors than its settings say"):
-        open_store(folder)
-
-
-def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
+def test_a_server_gets_indexes(folder, monkeypatch):
     """Local mode behind a connection that takes itself for a server."""
     calls = []
     call, init = (
@@ -444,21 +425,11 @@ def test_a_server_gets_indexes_and_compares_by_itself(folder, monkeypatch):
     monkeypatch.setattr(qdrant_collection.QdrantConnection, "__init__", as_server)
     monkeypatch.setattr(qdrant_collection.QdrantConnection, "call", recorded)
     monkeypatch.setattr(qdrant.time, "sleep", lambda _: None)
-    with create(folder, replace(LONG, vectors="hnsw", precision="int8")) as draft:
+    with create(folder, replace(LONG, vectors="hnsw")) as draft:
         draft.write(*batch_of(TEXTS, 3))
     fields = [listed[2] for listed in calls if listed[0] == "create_payload_index"]
     assert fields[:6] == ["document", "part", "version", "tags", "asserted", "denied"]
     assert len(fields) == 10  # numbers and dates have two each
-    monkeypatch.setattr(qdrant_collection.QdrantConnection, "call", call)
-    store = open_store(folder)
-    keys = np.array([key_of(name) for name in TEXTS])
-    vectors = np.stack([vector_of("a"), vector_of("b")])
-    connection = store._database.connection
-    connection.is_local = True
-    expected = store.similarities(vectors, keys)
-    connection.is_local = False
-    with pytest.warns(UserWarning, match="exact"):
-        np.testing.assert_allclose(store.similarities(vectors, keys), expected, atol=1e-6)
 
 
 def test_a_foreign_collection_of_qdrant():
@@ -514,11 +485,11 @@ def lite(milvus_file, request):
 
 def test_a_long_document_comes_back_whole(lite, monkeypatch):
     monkeypatch.setattr(milvus, "_CHARACTERS", 160)  # in place of 16,000
-    monkeypatch.setattr(milvus, "_MAX_TERMS", 40)  # in place of 4,096
+    monkeypatch.setattr(milvus, "_MAX_ITEMS", 40)  # in place of 4,096
     text = "Ein Käfer \U0001f98b\0 of Java. " * 100
     long = Document(id="long", text=text, title="title " * 120, metadata={"country": "y" * 200})
     store = build(lite)
-    before = store._database.query("key >= 0", ["count(*)"])
+    before = store.query("key >= 0", ["count(*)"])
 
     def write(document):
         batch = Batch()
@@ -535,7 +506,7 @@ def test_a_long_document_comes_back_whole(lite, monkeypatch):
     assert text_of(store, "wordy") == wordy.text
     assert store.frequencies(["word10"]) == [1]
     store.delete(["long", "wordy"])
-    assert store._database.query("key >= 0", ["count(*)"]) == before
+    assert store.query("key >= 0", ["count(*)"]) == before
 
 
 def test_a_row_holds_as_many_characters_as_milvus_takes(lite):
@@ -601,9 +572,9 @@ def test_a_cut_graph_is_made_anew(tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["int8", "float16"])
-def test_a_file_stores_floats(lite, precision):
+def test_vectors_are_float32(address, precision):
     with pytest.raises(ConfigError, match=f"precision must be one of float32, got '{precision}'"):
-        build(lite.partition("[")[0], settings=replace(SETTINGS, precision=precision))
+        build(address, settings=replace(SETTINGS, precision=precision))
 
 
 def foreign(path, metric="COSINE"):
@@ -646,8 +617,7 @@ def test_a_foreign_collection_of_milvus(milvus_file):
         "soup": {"id": "soup", "text": TEXTS["soup"], "year": 0}
     }
     assert collection.vectors(["soup", "x"]).keys() == {"soup"}
-    some = MilvusCollection(str(milvus_file), "COSINE", where="year < 2")
-    assert sorted(some.nearest(query, 5)[0]) == ["cake", "soup"]
+    assert MilvusCollection(str(milvus_file), "COSINE").dimension == DIMENSION
     assert foreign(milvus_file, "IP").metric == "dot"
     with pytest.raises(ConfigError, match="has no words 'x'; there are: 'bm25'"):
         MilvusCollection(str(milvus_file), "IP", words="x")

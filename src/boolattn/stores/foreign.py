@@ -18,7 +18,7 @@ from boolattn.encoders.callables import unit
 from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.base import ServerStore, similarities
+from boolattn.stores.base import ServerStore, best_documents, similarities
 from boolattn.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ _TOLERANCE = 0.01
 class Collection(ABC):
     """A collection of any database, array or library.
 
-    ``text`` and ``title`` name the fields with the text and the title of a row. A ``timeout`` is
-    the seconds that an answer may take.
+    ``text`` and ``title`` name the fields with the text and the title of a row.
     """
 
     name: str  # says in errors which it is
@@ -152,20 +151,17 @@ class ForeignStore(ServerStore):
         ranked = []
         for query, answer in zip(vectors, answers, strict=True):
             keys = self._remember(answer)
-            keys = keys[~np.isin(keys, where.without)][:n]
+            keys = keys[~np.isin(keys, where.without)]
             scores = self.similarities(query[None], keys)[0]
-            order = np.argsort(-scores, kind="stable")
-            ranked.append(Ranked(keys[order], scores[order]))
+            ranked.append(best_documents(zip(keys.tolist(), scores.tolist(), strict=True), n))
         return ranked
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         if missing := [self._ids[key] for key in keys.tolist() if key not in self._vectors]:
             self._remember(self._collection.vectors(missing))
-        # A row without a vector has the lowest similarity.
-        rows = np.zeros((len(keys), self.settings.dimension), np.float32)
-        for row, key in enumerate(keys.tolist()):
-            rows[row] = self._vectors.get(key, 0)
-        return similarities(vectors, rows)
+        nothing = np.zeros(self.settings.dimension, np.float32)  # for a row without a vector
+        rows = [self._vectors.get(key, nothing) for key in keys.tolist()]
+        return similarities(vectors, np.array(rows, np.float32).reshape(-1, len(nothing)))
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         n = min(n, self.limit or n)
@@ -173,11 +169,10 @@ class ForeignStore(ServerStore):
         texts = [text for text in asked if text]
         answers = iter(self._collection.words(texts, n, self._conditions(where)) if texts else ())
         ranked = []
-        for text in asked:
-            ids, scores = next(answers) if text else ([], [])
-            keys, values = self._numbered(ids), np.array(scores, np.float32)
+        for ids, scores in (next(answers) if text else ((), ()) for text in asked):
+            keys = self._numbered(ids)
             is_in = ~np.isin(keys, where.without)
-            ranked.append(Ranked(keys[is_in], values[is_in]))
+            ranked.append(Ranked(keys[is_in], np.array(scores, np.float32)[is_in]))
         return ranked
 
     def resolve(self, condition: Condition) -> Condition:

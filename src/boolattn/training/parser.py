@@ -37,7 +37,6 @@ from boolattn.evaluation.parsing import accuracy
 from boolattn.query.parsed_query import ParserLogits, decode, mark_operators
 from boolattn.query.runtime import open_tokenizer
 from boolattn.query.tree import Atom
-from boolattn.training.__main__ import prepare_logging
 from boolattn.training.batches.tokens import pad
 from boolattn.training.loop import Loop, fast_products
 from boolattn.training.settings import LoopSettings
@@ -229,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     options: dict[str, Any] = vars(parser.parse_args(argv))
     options["layers"] = tuple(int(layer) for layer in options["layers"].split(",") if layer)
-    prepare_logging()
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         report = train_parser(ParserTraining(**options))
     except BoolattnError as error:

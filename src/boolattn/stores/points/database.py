@@ -12,24 +12,19 @@ import hashlib
 import json
 import logging
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
-
-import numpy as np
 
 from boolattn.errors import ConfigError, ServerError
+from boolattn.stores.base import ServerStore
 from boolattn.stores.settings import check_format, no_index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Self
 
-    from boolattn.stores.base import Array
     from boolattn.stores.filters import Filter
-    from boolattn.stores.settings import StoreSettings
 
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
     State = dict[str, Any]
@@ -37,66 +32,48 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 2
-#: The point with the state of the store; no document has its key.
-STATE = 0
-#: Parts of points that are no passages: the state, and what a database keeps for itself.
-NO_PASSAGE = -1
+FORMAT = 3
+#: The point with the state of the store; no document has its key, and it is no passage.
+STATE, NO_PASSAGE = 0, -1
 #: What is searched: vectors of passages, and words of heads.
 VECTOR, WORDS = "vector", "words"
 #: Fewest candidates of a graph; never fewer than the neighbours.
 CANDIDATES = 128
+#: What a point has beside its key, the key of its head (document), the number of its passage
+#: (part; 0: the head) and the version. Numbers are by :func:`number_key`, asserted terms are the
+#: most frequent ones first, and words are counts by :func:`term_index`. The body is JSON.
+EMPTY: Row = {VECTOR: None, "tags": [], "numbers": {}, "asserted": [], "denied": [], WORDS: {}}
+EMPTY |= {"id": "", "n_passages": 0, "body": "{}"}
 #: Points and estimated bytes of one request; a server takes some 32 MB.
-_MAX_POINTS, _MAX_BYTES = 500, 1 << 24
-#: Of a store.
-_NAME = re.compile(r"[A-Za-z_][\w-]{0,200}", re.ASCII)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """A passage of a document, or the state of the store."""
-
-    key: int
-    document: int  # key of its head
-    part: int  # number of the passage; 0: the head
-    version: str
-    vector: Array | None = None
-    tags: Sequence[str] = ()
-    numbers: dict[str, float] = field(default_factory=dict)  # by :func:`number_key`
-    asserted: Sequence[str] = ()  # terms, the most frequent ones first
-    #: What only heads have.
-    denied: Sequence[str] = ()
-    words: dict[int, int] = field(default_factory=dict)  # counts by :func:`term_index`
-    id: str = ""
-    n_passages: int = 0
-    body: str = "{}"  # JSON
+_MAX_POINTS, _MAX_BYTES = 250, 1 << 24
+_SERVER = re.compile(r"//(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d+)?")
 
 
 class Match(NamedTuple):
     """A point that a search found."""
 
     document: int
-    part: int
-    version: str
     score: float
+    part: int = 0
+    version: str = ""
 
 
-class PointDatabase(ABC):
+class PointDatabase(ServerStore):
     """A collection of a vector database, which need not be there yet."""
 
-    label: str  # the address, which names it in errors
-    name: str  # of the store, an alias of a collection
-    collection: str  # the collection, or the alias
-    settings: StoreSettings  # of the store, once they are known
-    limit: int | None = None  # maximum number of results of one search
+    precisions: Sequence[str] = ("float32",)  # how vectors can be stored
     has_idf: bool = False  # whether the database itself multiplies weights of words by rarity
     is_exact: bool = False  # whether a search compares every point, whatever the settings say
-    has_contains: bool = False  # whether it can look for a part of a value
     mean_length: float = 1.0  # of documents, where words are weighted when they are written
-    precisions: Sequence[str]  # how vectors can be stored
+
+    def __init__(self, address: str) -> None:
+        self.label = self.address = address
+        #: The collection has another name than the store, or is named by it, its alias.
+        self.name = self.collection = self.connect()
 
     @abstractmethod
-    def __init__(self, address: str) -> None: ...
+    def connect(self) -> str:
+        """Prepare a connection to the address; return the name of the store."""
 
     def at(self, collection: str) -> Self:
         """Return the same database with another collection."""
@@ -127,7 +104,7 @@ class PointDatabase(ABC):
         """Return the names of all collections."""
 
     @abstractmethod
-    def create(self) -> None:
+    def create_collection(self) -> None:
         """Make the collection, for vectors as the settings say."""
 
     @abstractmethod
@@ -142,25 +119,16 @@ class PointDatabase(ABC):
     def drop(self, collection: str) -> None:
         """Remove a collection."""
 
-    @abstractmethod
-    def dimension(self) -> int:
-        """Return the length of vectors; 0 where they are not compared by inner product."""
-
-    def create_index(self, _name: str) -> None:  # noqa: B027
+    def create_index(self, _name: str) -> None:
         """Prepare to filter by a number, ``numbers.…``; by default there is nothing to do."""
 
     @abstractmethod
-    def insert(self, points: list[Point]) -> None:
+    def insert(self, points: list[Row]) -> None:
         """Write points, in place of those with the same keys."""
 
     @abstractmethod
-    def get(
-        self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False
-    ) -> dict[int, Row]:
-        """Return some of id, version, n_passages, asserted, denied, body and vector of points.
-
-        Unknown points are absent, and so is what a point does not have. The body is parsed.
-        """
+    def get(self, keys: Iterable[int], *names: str) -> dict[int, Row]:
+        """Return some values of points; unknown points are absent. The body is parsed."""
 
     @abstractmethod
     def search(
@@ -179,76 +147,49 @@ class PointDatabase(ABC):
         """
 
     @abstractmethod
-    def passing(self, keys: Sequence[int], where: Filter) -> set[int]:
+    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
         """Return which of some documents pass a filter."""
 
     @abstractmethod
-    def heads(self, start: int, n: int) -> list[int]:
-        """Return the ``n`` smallest keys of documents from ``start`` on, in order."""
+    def heads(self, n: int) -> list[int]:
+        """Return the ``n`` smallest keys of documents."""
 
     @abstractmethod
-    def delete(self, keys: Collection[int]) -> None:
+    def remove(self, keys: Collection[int]) -> None:
         """Delete points, in one step."""
 
     @abstractmethod
     def remove_rest(self, documents: Collection[int], versions: Collection[str]) -> None:
         """Delete what documents have beside their heads, but for some versions."""
 
-    def upsert(self, points: Iterable[Point]) -> None:
+    def upsert(self, points: Iterable[Row]) -> None:
         """Write points in order, some of them at a time."""
-        waiting: list[Point] = []
-        n_bytes = 0
+        waiting, n_bytes = list[Any](), 0
         for point in points:
-            size = 4 * len(point.body) + 16 * len(point.asserted) + 24 * self.settings.dimension
-            if len(waiting) >= _MAX_POINTS or (waiting and n_bytes + size > _MAX_BYTES):
+            waiting.append(point)
+            n_bytes += 4 * len(point["body"]) + 16 * len(point["asserted"])
+            n_bytes += 24 * self.settings.dimension
+            if len(waiting) >= _MAX_POINTS or n_bytes > _MAX_BYTES:
                 self.insert(waiting)
                 waiting, n_bytes = [], 0
-            waiting.append(point)
-            n_bytes += size
         if waiting:
             self.insert(waiting)
 
-    def points(self, keys: Iterable[int]) -> dict[int, list[int]]:
-        """Return the points of each document, in order."""
-        if not self.settings.passages:
-            return {key: [key] for key in keys}
-        rows = self.get(keys, ["id", "version", "n_passages"])
-        return {
-            key: [key, *passage_keys(row["id"], row["version"], row["n_passages"])]
-            for key, row in rows.items()
-        }
-
-    def similarities(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        """Return the similarities of documents to vectors: those of their best points."""
-        points = self.points(keys)
-        scores = self.scores(vectors, [point for listed in points.values() for point in listed])
-        known = {key: [scores[p] for p in listed if p in scores] for key, listed in points.items()}
-        return {key: np.max(rows, axis=0) for key, rows in known.items() if rows}
-
-    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        """Return the similarities of points to vectors; by default the points are read."""
-        rows = self.get(keys, [], with_vectors=True)
-        known = [key for key, row in rows.items() if "vector" in row]
-        if not known:
-            return {}
-        products = np.stack([rows[key]["vector"] for key in known]) @ vectors.T
-        return dict(zip(known, products, strict=True))
-
     def read_state(self) -> State:
-        """Read what the store says of itself."""
-        return self.checked_state(self.get([STATE], ["body"]).get(STATE, {}).get("body"))
-
-    def checked_state(self, state: object) -> State:
-        """Refuse a state of another format."""
+        """Read what the store says of itself; refuse a state of another format."""
+        state = self.state()
         known: State = state if isinstance(state, dict) else {}
         check_format(self.label, known.get("format"), FORMAT)
         return known
 
+    def state(self) -> object:
+        """Return what the store says of itself, by default in a point."""
+        return self.get([STATE], "body").get(STATE, {}).get("body")
+
     def write_state(self, state: State) -> None:
         """Write what the store says of itself."""
-        self.upsert(
-            [Point(key=STATE, document=STATE, part=NO_PASSAGE, version="", body=json.dumps(state))]
-        )
+        about = {"key": STATE, "document": STATE, "part": NO_PASSAGE, "version": ""}
+        self.upsert([{**EMPTY, **about, "body": json.dumps(state)}])
 
 
 def parse_address(address: str, kind: str, secret: str) -> tuple[str, str]:
@@ -259,23 +200,18 @@ def parse_address(address: str, kind: str, secret: str) -> tuple[str, str]:
     >>> parse_address("milvus:data/notes.db/notes", "milvus", "MILVUS_TOKEN")
     ('data/notes.db', 'notes')
     """
-    scheme, _, rest = address.partition(":")
-    target, _, name = rest.rpartition("/")
-    if rest.startswith("//"):
-        if "@" in rest or "?" in rest:
-            raise ConfigError(f"an address holds no key: set {secret} in the environment")
-        try:
-            url = urlsplit(f"{'https' if scheme.endswith('+https') else 'http'}:{target}")
-            is_server = bool(url.hostname) and not url.path and url.port != 0
-        except ValueError:
-            is_server = False
-        target = url.geturl() if is_server else ""
-    if scheme not in (kind, f"{kind}+https") or not target or not _NAME.fullmatch(name):
+    is_server = "://" in address
+    if is_server and re.search("[@?]", address):
+        raise ConfigError(f"an address holds no key: set {secret} in the environment")
+    name = r"[A-Za-z_][\w-]{0,200}"
+    match = re.fullmatch(rf"{kind}(\+https)?:(.+)/({name})", address, re.ASCII)
+    if match is None or (is_server and not _SERVER.fullmatch(match[2])):
         raise ConfigError(
             f"{address!r} is no address of a store: write {kind}://HOST:PORT/NAME or "
             f"{kind}:PATH/NAME, with a name of letters, digits, - and _"
         )
-    return target, name
+    scheme = f"http{'s' if match[1] else ''}:" if is_server else ""
+    return scheme + match[2], match[3]
 
 
 @contextmanager
@@ -299,17 +235,13 @@ def key_of(*names: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1 or 1
 
 
-def passage_keys(name: str, version: str, n_passages: int) -> list[int]:
+def passage_keys(id: str, version: str, n_passages: int) -> list[int]:
     """Return the keys of a document's further passages."""
-    return [key_of(name, version, part) for part in range(1, n_passages)]
+    return [key_of(id, version, part) for part in range(1, n_passages)]
 
 
 def term_index(term: str) -> int:
-    """Return the number of a term in sparse vectors, of 32 bits, neither the first nor the last.
-
-    >>> 0 < term_index("moth") < 2**32 - 1
-    True
-    """
+    """Return the number of a term in sparse vectors, of 32 bits, neither the first nor the last."""
     return int.from_bytes(hashlib.sha256(term.encode()).digest()[:8]) % (2**32 - 3) + 1
 
 

@@ -57,12 +57,10 @@ class MilvusConnection:
 
     _client: MilvusClient | str  # or an address with ://, or a file
     _label: str  # names it in errors
-    _timeout: float = 0  # seconds that an answer may take; left out, TIMEOUT
 
     def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
         """Call a method of the client; read a collection that a new server process has not read."""
-        options = {"timeout": self._timeout or TIMEOUT} | options
-        client = self._client
+        options, client = {"timeout": TIMEOUT} | options, self._client
         with one_line(self._label, _ERRORS):
             client = connect(client) if isinstance(client, str) else client
             try:
@@ -114,13 +112,12 @@ class MilvusCollection(Collection):
         collection: Its name.
         vector: The field with the vectors; left out, the only one.
         words: The field that a BM25 function fills; left out, the only one.
-        where: An expression of Milvus that every row must meet.
     """
 
     limit = LIMIT
 
     @checked
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         client: Client | str,
         collection: str,
@@ -129,12 +126,10 @@ class MilvusCollection(Collection):
         text: str = "",
         title: str = "title",
         words: str = "",
-        where: str = "",
-        timeout: float = TIMEOUT,
     ) -> None:
         self.name, self.text, self.title = f"Milvus ({collection})", text, title
-        self._collection, self._where = collection, where
-        self._call = MilvusConnection(client, self.name, timeout).call
+        self._collection = collection
+        self._call = MilvusConnection(client, self.name).call
         about = self._call("describe_collection", collection)
         self._types = {f["name"]: getattr(f["type"], "name", "") for f in about["fields"]}
         lengths = {f["name"]: int(f["params"].get("dim", 0)) for f in about["fields"]}
@@ -184,8 +179,7 @@ class MilvusCollection(Collection):
     def _search(
         self, field: str, data: list[Any], n: int, conditions: Sequence[Condition], **params: Any
     ) -> list[Any]:
-        tests = [f"({self._where})"] if self._where else []
-        tests += [_test(c, self._types.get(c.name, "VARCHAR")) for c in conditions]
+        tests = [_test(c, self._types.get(c.name, "VARCHAR")) for c in conditions]
         names = [self._key, *([self._vector] if field == self._vector else ())]
         options: dict[str, Any] = {"anns_field": field, "data": data, "limit": min(n, LIMIT)}
         options |= {"search_params": params, "output_fields": names}

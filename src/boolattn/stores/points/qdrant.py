@@ -10,43 +10,33 @@ import numpy as np
 
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.filters import RANGES, Filter, tag_condition
-from boolattn.stores.points.database import (
-    VECTOR,
-    WORDS,
-    Match,
-    PointDatabase,
-    number_key,
-    parse_address,
-)
+from boolattn.stores.points.database import VECTOR, WORDS, Match, number_key, parse_address
 from boolattn.stores.points.qdrant_collection import QdrantConnection, models
 from boolattn.stores.points.store import PointStore
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from boolattn.stores.base import Array
     from boolattn.stores.filters import Condition
-    from boolattn.stores.points.database import Point, Row
+    from boolattn.stores.points.database import Row
 
     #: A model of the client's.
     Model = Any
 
-_INDEXES = {"document": "integer", "part": "integer"} | dict.fromkeys(
-    ("version", "tags", "asserted", "denied"), "keyword"
-)
+_INDEXES = {"document": "integer", "part": "integer"}
+_INDEXES |= dict.fromkeys(("version", "tags", "asserted", "denied"), "keyword")
 
 
-class QdrantDatabase(PointDatabase):
-    """A collection of Qdrant's."""
+class QdrantStore(PointStore):
+    """A store in Qdrant."""
 
     has_idf = True
-    precisions = ("float32", "float16", "int8")
 
-    def __init__(self, address: str) -> None:
-        target, self.name = parse_address(address, "qdrant", "QDRANT_API_KEY")
-        self.label, self.collection = address, self.name
-        self.connection = QdrantConnection(target, address)
+    def connect(self) -> str:
+        target, name = parse_address(self.address, "qdrant", "QDRANT_API_KEY")
+        self.connection = QdrantConnection(target, self.address)
         self.is_exact = self.connection.is_local  # which has no graphs
+        return name
 
     def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
         """Call a method of the client for the collection."""
@@ -62,14 +52,9 @@ class QdrantDatabase(PointDatabase):
     def names(self) -> list[str]:
         return [listed.name for listed in self.connection.call("get_collections").collections]
 
-    def create(self) -> None:
+    def create_collection(self) -> None:
         settings = self.settings
         vector = models.VectorParams(size=settings.dimension, distance=models.Distance.DOT)
-        if settings.precision == "float16":
-            vector.datatype = models.Datatype.FLOAT16
-        elif settings.precision == "int8":
-            scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
-            vector.quantization_config = models.ScalarQuantization(scalar=scalar)
         if settings.vectors == "exact":
             vector.hnsw_config = models.HnswConfigDiff(m=0)  # no graph
         words = {WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)}
@@ -99,31 +84,24 @@ class QdrantDatabase(PointDatabase):
     def drop(self, collection: str) -> None:
         self.connection.call("delete_collection", collection)
 
-    def dimension(self) -> int:
-        params = self.call("get_collection").config.params.vectors
-        vector = params.get(VECTOR) if isinstance(params, dict) else None
-        return int(vector.size) if vector is not None and vector.distance == "Dot" else 0
+    def insert(self, points: list[Row]) -> None:
+        self.call("upsert", [*map(self._point, points)])
 
-    def insert(self, points: list[Point]) -> None:
-        self.call("upsert", [self._point(point) for point in points])
-
-    def _point(self, point: Point) -> Model:
-        payload = {**vars(point), "body": json.loads(point.body)}
-        key, vector, words = payload.pop("key"), payload.pop("vector"), payload.pop("words")
+    def _point(self, point: Row) -> Model:
+        payload = {**point, "body": json.loads(point["body"])}
+        key, vector, words = (payload.pop(name) for name in ("key", VECTOR, WORDS))
         named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
         if words:
             named[WORDS] = _sparse(term_weights(words, self.mean_length))
         return models.PointStruct(id=key, vector=named, payload=payload)
 
-    def get(
-        self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False
-    ) -> dict[int, Row]:
+    def get(self, keys: Iterable[int], *names: str) -> dict[int, Row]:
         if not (wanted := [*keys]):
             return {}
-        vectors, rows = [VECTOR] if with_vectors else False, {}
-        for point in self.call("retrieve", wanted, names or False, with_vectors=vectors):
+        vectors, rows = [VECTOR] if VECTOR in names else False, {}
+        for point in self.call("retrieve", wanted, [*names], with_vectors=vectors):
             rows[point.id] = point.payload or {}
-            if with_vectors and (vector := (point.vector or {}).get(VECTOR)) is not None:
+            if vectors and (vector := (point.vector or {}).get(VECTOR)) is not None:
                 rows[point.id][VECTOR] = np.asarray(vector, np.float32)
         return rows
 
@@ -135,63 +113,39 @@ class QdrantDatabase(PointDatabase):
         options: dict[str, Any] = {"using": field, "filter": _filter(where), "limit": n}
         has_parts = is_dense and self.settings.passages
         options["with_payload"] = ["document", "part", "version"] if has_parts else False
-        options["is_exact"] = is_dense and self.settings.vectors == "exact"
         answers = self.connection.search(self.collection, queries, **options)
-        head = {"part": 0, "version": ""}
         return [
-            [
-                Match(**{"document": p.id, **head, **(p.payload or {})}, score=p.score)
-                for p in points
-            ]
+            [Match(**{"document": p.id, **(p.payload or {})}, score=p.score) for p in points]
             for points in answers
         ]
-
-    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        """Let a server compare; local mode would compare every point's id in Python."""
-        wanted = [*keys]
-        if self.connection.is_local or not wanted:
-            return super().scores(vectors, wanted)
-        scores: dict[int, Array] = {}
-        options = {"using": VECTOR, "filter": models.Filter(must=[_has_id(wanted)])}
-        options |= {"limit": len(wanted), "with_payload": False, "is_exact": True}
-        answers = self.connection.search(self.collection, vectors.tolist(), **options)
-        for row, points in enumerate(answers):
-            for point in points:
-                zeros = np.zeros(len(vectors), np.float32)
-                scores.setdefault(point.id, zeros)[row] = point.score
-        return scores
 
     def count(self, where: Filter | None, term: str = "") -> int:
         if where is None:
             return int(self.call("count", exact=True).count) - 1
-        either = [_any_of("asserted", [term]), _any_of("denied", [term])]
-        further = [_any_of("part", [0]), *([models.Filter(should=either)] if term else ())]
+        further = [_any_of("part", [0])]
+        if term:
+            either = [_any_of("asserted", [term]), _any_of("denied", [term])]
+            further.append(models.Filter(should=either))
         return int(self.call("count", _filter(where, *further), exact=True).count)
 
-    def passing(self, keys: Sequence[int], where: Filter) -> set[int]:
-        options = {"filter": _filter(where, _has_id(keys)), "with_payload": False}
-        [points] = self.connection.search(self.collection, [None], limit=len(keys) or 1, **options)
+    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
+        chosen = _filter(where, models.HasIdCondition(has_id=keys))
+        points, _ = self.call("scroll", chosen, limit=len(keys) or 1, with_payload=False)
         return {point.id for point in points}
 
-    def heads(self, start: int, n: int) -> list[int]:
+    def heads(self, n: int) -> list[int]:
         """Scroll, which is in the order of ids."""
-        options = {"limit": n, "offset": start, "with_payload": False}
-        points, _ = self.call("scroll", _filter(Filter(), _any_of("part", [0])), **options)
+        heads = _filter(Filter(), _any_of("part", [0]))
+        points, _ = self.call("scroll", heads, limit=n, with_payload=False)
         return [point.id for point in points]
 
-    def delete(self, keys: Collection[int]) -> None:
+    def remove(self, keys: Collection[int]) -> None:
         self.call("delete", [*keys])
 
     def remove_rest(self, documents: Collection[int], versions: Collection[str]) -> None:
         current = [_any_of("part", [0]), *([_any_of("version", versions)] if versions else ())]
         rest = models.Filter(must=[_any_of("document", documents)], must_not=current)
         self.call("delete", rest)
-
-
-class QdrantStore(PointStore):
-    """A store in Qdrant."""
-
-    database_type = QdrantDatabase
 
 
 def _filter(where: Filter, *further: Model) -> Model:
@@ -220,15 +174,8 @@ def _stored(condition: Condition) -> Model:
 
 
 def _any_of(name: str, values: Iterable[Any]) -> Model:
-    """Return the condition that a field has one of some values."""
     return models.FieldCondition(key=name, match=models.MatchAny(any=[*values]))
 
 
-def _has_id(keys: Iterable[int]) -> Model:
-    """Return the condition that a point is one of some."""
-    return models.HasIdCondition(has_id=[*keys])
-
-
 def _sparse(weights: dict[int, float]) -> Model:
-    """Return weights as a sparse vector."""
     return models.SparseVector(indices=[*weights], values=[*weights.values()])

@@ -60,26 +60,20 @@ _METRICS = {"Cosine": COSINE, "Dot": DOT, "Euclid": L2}
 class QdrantConnection:
     """A server, which is connected to again where a connection broke, or a folder of local mode.
 
-    Args:
-        client: A ``QdrantClient``, an address with ``://``, or a folder.
-        label: Names it in errors.
-        timeout: Seconds that an answer may take.
+    The client may also be an address with ``://``, or a folder. The label names it in errors.
     """
 
-    def __init__(self, client: QdrantClient | str, label: str, timeout: float = TIMEOUT) -> None:
-        self.label, self.timeout, self.folder = label, max(1, round(timeout)), None
-        self._client = client
+    def __init__(self, client: QdrantClient | str, label: str) -> None:
+        self.label, self.folder, self._client = label, None, client
         if isinstance(client, str) and "://" not in client:
-            self.folder, self.is_local = Path(client).resolve(), True
+            self.folder = Path(client).resolve()
         elif isinstance(client, str):
-            options = {"timeout": self.timeout, "check_compatibility": False}
+            options = {"timeout": TIMEOUT, "check_compatibility": False}
             key = os.environ.get("QDRANT_API_KEY")
             with one_line(label, _ERRORS):
                 self._client = QdrantClient(url=client, api_key=key, **options)
-            self.is_local = False
-        else:
-            options = client.init_options
-            self.is_local = bool(options.get("path")) or options.get("location") == ":memory:"
+        options = getattr(self._client, "init_options", {"path": client})
+        self.is_local = bool(options.get("path")) or options.get("location") == ":memory:"
 
     def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
         """Call a method of the client; its errors become one line."""
@@ -87,24 +81,13 @@ class QdrantConnection:
             client = self._client if self.folder is None else _open_folder(self.folder)
             return getattr(client, method)(*values, **options)
 
-    def search(
-        self, collection: str, queries: Iterable[Any], *, is_exact: bool = False, **options: Any
-    ) -> list[list[Any]]:
-        """Return the points of each query, all queries in one request.
-
-        A query is a list of numbers, a sparse vector, or ``None`` for a filter alone. An exact one
-        compares all points as they are.
-        """
-        effort = {"hnsw_ef": max(options["limit"], CANDIDATES), "exact": is_exact}
-        quantization = models.QuantizationSearchParams(ignore=True) if is_exact else None
-        params = models.SearchParams(**effort, quantization=quantization)
+    def search(self, collection: str, queries: Iterable[Any], **options: Any) -> list[list[Any]]:
+        """Return the points of each list of numbers or sparse vector, all in one request."""
+        params = models.SearchParams(hnsw_ef=max(options["limit"], CANDIDATES))
         # Local mode is exact, and warns of what is for a graph.
         options |= {"params": None if self.is_local else params}
         requests = [models.QueryRequest(query=query, **options) for query in queries]
-        limits = {"timeout": self.timeout}
-        answers = (
-            self.call("query_batch_points", collection, requests, **limits) if requests else ()
-        )
+        answers = self.call("query_batch_points", collection, requests) if requests else ()
         return [answer.points for answer in answers]
 
 
@@ -185,10 +168,9 @@ class QdrantCollection(Collection):
         vector: str = "",
         text: str = "",
         title: str = "title",
-        timeout: float = TIMEOUT,
     ) -> None:
         self.name, self.text, self.title = f"Qdrant ({collection})", text, title
-        self._connection = QdrantConnection(client, self.name, timeout)
+        self._connection = QdrantConnection(client, self.name)
         self._collection = collection
         params = self._connection.call("get_collection", collection).config.params.vectors
         if not isinstance(params, dict):
@@ -203,7 +185,8 @@ class QdrantCollection(Collection):
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
     ) -> list[Vectors]:
-        options: dict[str, Any] = {"using": self._using, "filter": _payload_filter(conditions)}
+        tests = models.Filter(must=[*map(_test, conditions)]) if conditions else None
+        options: dict[str, Any] = {"using": self._using, "filter": tests}
         options |= {"limit": n, "with_vector": [self._using] if self._using else True}
         answers = self._connection.search(self._collection, queries.tolist(), **options)
         return [self._vectors(points) for points in answers]
@@ -225,27 +208,22 @@ class QdrantCollection(Collection):
         return {key: np.array(v, np.float32) for key, v in lists.items() if v is not None}
 
 
-def _payload_filter(conditions: Sequence[Condition]) -> Any:  # noqa: ANN401 - a model of Qdrant's
-    """Write conditions on the fields of payloads as a filter of Qdrant."""
-    if not conditions:
-        return None
-    every = list[Any](), list[Any]()
-    for condition in conditions:
-        must, must_not = every[::-1] if condition.is_negated else every
-        key, kind, values = condition.name, condition.kind, condition.values
-        if kind in RANGES:
-            model = models.DatetimeRange if isinstance(values[0], str) else models.Range
-            must.append(models.FieldCondition(key=key, range=model(**{kind: values[0]})))
-        elif kind == "contains":
-            match = models.MatchText(text=str(values[0]))
-            must.append(models.FieldCondition(key=key, match=match))
-        elif kind == "exists":
-            is_empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
-            (must_not if values[0] else must).append(is_empty)
-        else:
-            any_of = models.Filter(should=[_equal(key, value) for value in values])
-            (must_not if kind == "not" else must).append(any_of)
-    return models.Filter(must=every[0], must_not=every[1])
+def _test(condition: Condition) -> Any:  # noqa: ANN401 - a model of Qdrant's
+    """Write a condition on a field of payloads."""
+    key, kind, values = condition.name, condition.kind, condition.values
+    is_wanted = not condition.is_negated
+    if kind in RANGES:
+        model = models.DatetimeRange if isinstance(values[0], str) else models.Range
+        test = models.FieldCondition(key=key, range=model(**{kind: values[0]}))
+    elif kind == "contains":
+        test = models.FieldCondition(key=key, match=models.MatchText(text=str(values[0])))
+    elif kind == "exists":
+        test = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+        is_wanted = is_wanted != values[0]
+    else:
+        test = models.Filter(should=[_equal(key, value) for value in values])
+        is_wanted = is_wanted == (kind == "in")
+    return models.Filter(**{"must" if is_wanted else "must_not": [test]})
 
 
 def _equal(key: str, value: Value) -> Any:  # noqa: ANN401 - a model of Qdrant's

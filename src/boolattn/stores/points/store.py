@@ -9,6 +9,7 @@ documents, whatever comes later.
 from __future__ import annotations
 
 import math
+import re
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -16,11 +17,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from boolattn.data.records import Document
-from boolattn.errors import IndexMismatchError, QueryError, ServerError
-from boolattn.stores.base import ServerStore, best_documents
-from boolattn.stores.filters import Filter
-from boolattn.stores.points.database import VECTOR, WORDS, key_of, term_index, warned
-from boolattn.stores.points.draft import PointDraft, begin, fields_of, find_builds
+from boolattn.errors import IndexFolderError, QueryError, ServerError
+from boolattn.stores.base import best_documents
+from boolattn.stores.filters import NUMBERS, Field, Filter
+from boolattn.stores.points.database import (
+    VECTOR,
+    WORDS,
+    PointDatabase,
+    key_of,
+    passage_keys,
+    term_index,
+    warned,
+)
+from boolattn.stores.points.draft import PointDraft
 from boolattn.stores.settings import HNSW, check_build, check_ids, saved_settings
 
 if TYPE_CHECKING:
@@ -28,8 +37,8 @@ if TYPE_CHECKING:
 
     from boolattn.scoring.exact import Ranked
     from boolattn.stores.base import Array, Keys, Mask, Passages
-    from boolattn.stores.filters import Condition, Field
-    from boolattn.stores.points.database import Match, PointDatabase, State
+    from boolattn.stores.filters import Condition
+    from boolattn.stores.points.database import Match, State
     from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Draft
 
@@ -39,38 +48,26 @@ _QUERIES = 64
 _FRESH = 60.0
 
 
-class PointStore(ServerStore):
+class PointStore(PointDatabase):
     """A store that :meth:`create` made."""
 
-    database_type: ClassVar[type[PointDatabase]]
-
-    def __init__(self, database: PointDatabase, state: State) -> None:
-        self._database, self.limit = database, database.limit
-        self.label = self.address = database.label
-        self._counts: dict[str, tuple[float, int]] = {}
-        self._set(state)
-
-    def _set(self, state: State) -> None:
-        self._state, self.settings = state, saved_settings(state.get("settings"), self.label)
-        self._database.settings = self.settings
+    has_contains: ClassVar[bool] = False  # whether it can look for a part of a value
+    _state: State
 
     def refresh(self) -> bool:
-        before = self._state
-        self._set(self._database.read_state())
-        if is_new := bool(self._state["collection"] != before["collection"]):
-            self._counts.clear()
+        before, self._state = getattr(self, "_state", {}), self.read_state()
+        self.settings = saved_settings(self._state.get("settings"), self.label)
+        is_new = bool(self._state["collection"] != before.get("collection"))
+        if is_new:
+            self._counts: dict[str, tuple[float, int]] = {}
         return is_new
 
     @classmethod
     def open(cls, address: str, *, verify: bool = False) -> Self:
         """Open a store; it is searched by its alias, so that a new build is seen at once."""
-        database = cls.database_type(address)
-        database.known_target()
-        store = cls(database, database.read_state())
-        if database.dimension() != store.settings.dimension:
-            raise IndexMismatchError(
-                f"{address} has other vectors than its settings say; index again with --replace"
-            )
+        store = cls(address)
+        store.known_target()
+        store.refresh()
         return store
 
     @classmethod
@@ -79,30 +76,45 @@ class PointStore(ServerStore):
         cls, address: str, settings: StoreSettings, *, replace: bool = False, resume: bool = False
     ) -> Iterator[Draft]:
         """Build a collection of another name, which the address means at the end."""
-        database = cls.database_type(address)
-        settings = settings.completed(HNSW, database.precisions)
-        with database.writing(is_build=True) as database:
-            current, stopped = find_builds(database)
+        store = cls(address)
+        settings = settings.completed(HNSW, store.precisions)
+        with store.writing(is_build=True) as store:
+            current, stopped = store._builds()
             has = {"has_index": bool(current), "is_stopped": bool(stopped)}
             check_build(address, **has, replace=replace, resume=resume)
             is_resumed = resume and bool(stopped)
             # Later builds have higher names.
-            name = stopped.pop() if is_resumed else f"{database.name}__{time.time_ns():016x}"
-            draft = begin(database.at(name), settings, is_resumed=is_resumed)
+            name = stopped.pop() if is_resumed else f"{store.name}__{time.time_ns():016x}"
+            build = store.at(name)
+            draft = PointDraft.begin(build, settings, is_resumed=is_resumed)
             for other in stopped:
-                database.drop(other)
+                store.drop(other)
             try:
                 yield draft
                 draft.finish()
             except BaseException:
                 if draft.is_empty:  # there is nothing to go on with
                     with warned(f"{address}: cannot remove an empty collection"):
-                        database.drop(name)
+                        store.drop(name)
                 raise
-            database.at(name).switch(current)
+            build.switch(current)
             if current:
                 with warned(f"{address}: cannot remove what the build replaced"):
-                    database.drop(current)
+                    store.drop(current)
+
+    def _builds(self) -> tuple[str, list[str]]:
+        """Return the collection in use, and the stopped builds; remove what a build replaced."""
+        names, current = sorted(self.names()), self.target()
+        if self.name in names:
+            raise IndexFolderError(
+                f"{self.label} is a collection that boolattn did not make; choose another name"
+            )
+        form = re.compile(rf"{re.escape(self.name)}__[0-9a-f]{{16}}")
+        builds = [name for name in names if form.fullmatch(name)]
+        for name in builds:
+            if name < current:  # its removal failed
+                self.drop(name)
+        return current, [name for name in builds if name > current]
 
     @contextmanager
     def adding(self) -> Iterator[Draft]:
@@ -112,10 +124,11 @@ class PointStore(ServerStore):
         documents written again complete the rest.
         """
         try:
-            with self._database.writing() as database:
+            with self.writing() as store:
                 # By its name: documents of a store that is built anew would be lost unseen.
-                database = database.at(database.known_target())
-                yield PointDraft(database, database.read_state())
+                store = store.at(store.known_target())
+                store.refresh()
+                yield PointDraft(store, store._state)
         finally:
             self._counts.clear()
 
@@ -126,23 +139,19 @@ class PointStore(ServerStore):
         self.check_known(names, keys)
         if not keys:
             return
-        with self._database.writing() as database:
+        with self.writing() as store:
             try:
-                database.delete(keys.values())
+                store.remove(keys.values())
             except ServerError:
                 if self.find(names):  # else the answer alone was lost
                     raise
             with warned(f"{self.label}: cannot remove the rest of documents, which is masked"):
-                database.remove_rest(keys.values(), ())
+                store.remove_rest(keys.values(), ())
         self._counts.clear()
 
     def info(self) -> dict[str, Any]:
-        counts = {"documents": self.count(Filter()), "passages": self._database.count(None)}
-        is_exact = {"vectors": "exact"} if self._database.is_exact else {}
-        return counts | super().info() | is_exact
-
-    def count(self, where: Filter) -> int:
-        return self._database.count(where)
+        counts = {"documents": self.count(Filter()), "passages": self.count(None)}
+        return counts | super().info() | ({"vectors": "exact"} if self.is_exact else {})
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
@@ -166,14 +175,19 @@ class PointStore(ServerStore):
         """Search some vectors at a time."""
         starts = range(0, len(vectors), _QUERIES)
         pages = [vectors[start : start + _QUERIES] for start in starts]
-        return [hits for page in pages for hits in self._database.search(field, page, n, where)]
+        return [hits for page in pages for hits in self.search(field, page, n, where)]
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)
-        scores = self._database.similarities(vectors, keys.tolist()) if len(keys) else {}
+        scores = self.scores(vectors, keys.tolist()) if len(keys) else {}
         nothing = np.zeros(len(vectors), np.float32)
         columns = [scores.get(key, nothing) for key in keys.tolist()]
         return np.array(columns, np.float32).reshape(len(keys), len(vectors)).T
+
+    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+        """Return the similarities of documents, those of their best points; others are absent."""
+        known = self._vectors(keys).items()
+        return {key: np.max(listed @ vectors.T, axis=0) for key, listed in known if listed}
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
@@ -191,12 +205,11 @@ class PointStore(ServerStore):
         return [self._remembered(term) for term in terms]
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
-        passing = self._database.passing(keys.tolist(), Filter((condition,)))
-        return np.isin(keys, [*passing])
+        return np.isin(keys, [*self.passing(keys.tolist(), Filter((condition,)))])
 
     def resolve(self, condition: Condition) -> Condition:
         """Refuse what vector databases cannot compare alike."""
-        if condition.kind == "contains" and not self._database.has_contains:
+        if condition.kind == "contains" and not self.has_contains:
             raise QueryError(
                 f"filter {condition.name!r}: {self.label} cannot filter by contains; use = or "
                 "search for the word"
@@ -204,33 +217,38 @@ class PointStore(ServerStore):
         return super().resolve(condition)
 
     def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        rows = self._database.get(keys.tolist(), ["asserted", "denied"])
+        rows = self.get(keys.tolist(), "asserted", "denied")
         for row in (rows.get(key, {}) for key in keys.tolist()):
             yield row.get("asserted", ()), row.get("denied", ())
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
-        rows = self._database.get(map(key_of, ids), ["id"])
-        keys = {row["id"]: key for key, row in rows.items()}
+        keys = {row["id"]: key for key, row in self.get(map(key_of, ids), "id").items()}
         return {name: keys[name] for name in ids if name in keys}
 
     def passages(self, keys: Keys) -> dict[int, Passages]:
         """Read all points of documents; one that was just replaced lacks some, and is absent."""
-        database = self._database
-        heads, points = database.get(keys.tolist(), ["body"]), database.points(keys.tolist())
-        every = [point for listed in points.values() for point in listed]
-        rows = database.get(every, [], with_vectors=True)
+        heads, vectors = self.get(keys.tolist(), "body"), self._vectors(keys.tolist())
         passages: dict[int, Passages] = {}
         for key, head in heads.items():
             spans = [(start, end) for start, end in head["body"]["spans"]]
-            vectors = [
-                rows[p]["vector"] for p in points.get(key, ()) if "vector" in rows.get(p, {})
-            ]
-            if len(spans) == len(vectors):
-                passages[key] = spans, np.stack(vectors)
+            if len(spans) == len(vectors.get(key, ())):
+                passages[key] = spans, np.stack(vectors[key])
         return passages
 
+    def _vectors(self, keys: Iterable[int]) -> dict[int, list[Array]]:
+        """Return the vectors of each document's points, in order; one may be missing."""
+        points = {key: [key] for key in keys}
+        if self.settings.passages:
+            rows = self.get(points, "id", "version", "n_passages")
+            points = {key: [key, *passage_keys(**row)] for key, row in rows.items()}
+        rows = self.get([point for listed in points.values() for point in listed], VECTOR)
+        return {
+            key: [rows[point][VECTOR] for point in listed if VECTOR in rows.get(point, {})]
+            for key, listed in points.items()
+        }
+
     def documents(self, keys: Keys) -> list[Document | None]:
-        rows = self._database.get(keys.tolist(), ["body"])
+        rows = self.get(keys.tolist(), "body")
         try:
             read = {key: Document(**row["body"]["document"]) for key, row in rows.items()}
         except (KeyError, TypeError) as error:
@@ -239,16 +257,23 @@ class PointStore(ServerStore):
 
     def fields(self) -> Mapping[str, Field]:
         self.refresh()
-        return fields_of(self._state)
+        return {
+            name: Field(
+                *(
+                    (limits[a], limits[b]) if a in limits and b in limits else None
+                    for a, b in NUMBERS
+                )
+            )
+            for name, limits in self._state["fields"].items()
+        }
 
     def sample(self, n: int) -> list[Document]:
         """Read the documents of smallest keys, which are hashes of their ids."""
-        documents = self.documents(np.array(self._database.heads(1, max(n, 1))[:n], np.int64))
-        return [document for document in documents if document]
+        return [*filter(None, self.documents(np.array(self.heads(n), np.int64)))]
 
     def _rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """Return the factor of each term in a query; a term that no document has is absent."""
-        if self._database.has_idf:
+        if self.has_idf:
             return dict.fromkeys(terms, 1.0)
         total, counts = self._remembered(""), {term: self._remembered(term) for term in terms}
         return {
@@ -261,25 +286,18 @@ class PointStore(ServerStore):
         """Count the documents with a term, or all, unless that was done a moment ago."""
         moment, number = self._counts.get(term, (-math.inf, 0))
         if time.monotonic() - moment > _FRESH:
-            number = self._database.count(Filter(), term)
+            number = self.count(Filter(), term)
             self._counts[term] = time.monotonic(), number
         return number
 
     def _ranked(self, answers: Sequence[Sequence[Match]], n: int) -> list[Ranked]:
         """Return each document once, without passages of another version than its head."""
-        heads = {hit.document for hits in answers for hit in hits if hit.part}
-        rows = self._database.get(heads, ["version"])
+        rows = self.get({hit.document for hits in answers for hit in hits if hit.part}, "version")
         versions = {key: row["version"] for key, row in rows.items()}
         if any(not math.isfinite(hit.score) for hits in answers for hit in hits):
             raise ServerError(f"{self.label} has vectors that are not finite; index again")
-        return [
-            best_documents(
-                (
-                    (hit.document, hit.score)
-                    for hit in hits
-                    if not hit.part or versions.get(hit.document) == hit.version
-                ),
-                n,
-            )
+        counted = (
+            [hit for hit in hits if not hit.part or versions.get(hit.document) == hit.version]
             for hits in answers
-        ]
+        )
+        return [best_documents(((hit.document, hit.score) for hit in hits), n) for hits in counted]

@@ -11,14 +11,13 @@ from boolattn.errors import ConfigError, QueryError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
 from boolattn.stores.foreign import COSINE, DOT, L2, Collection, check_metric
-from boolattn.stores.postgres.database import Database, escaped, quoted, quoted_table
+from boolattn.stores.postgres.database import Database, quoted, quoted_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from boolattn.stores.filters import Condition
     from boolattn.stores.foreign import Array, Row, Scored, Vectors
-    from boolattn.stores.postgres.database import Connection
 
     #: Type and category of each column.
     Types = Mapping[str, tuple[str, str]]
@@ -32,7 +31,7 @@ _ANY_WORD = (
     "replace(plainto_tsquery('simple', %s)::text, $$' & '$$, $$' | '$$)::tsquery"
 )
 _COLUMNS = """
-    SELECT a.attname, t.typname, a.atttypmod, t.typcategory, coalesce(i.indisprimary, false)
+    SELECT a.attname, t.typname, t.typcategory, coalesce(i.indisprimary, false)
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND i.indnatts = 1
         AND a.attnum = i.indkey[0]
@@ -53,7 +52,6 @@ class PostgresCollection(Collection):
         id: The column with the ids; left out, the primary key.
         words: The column of type tsvector; left out, the only one, if there is one.
         metric: Left out, that of the column's index; without one, cosine.
-        where: A condition in SQL that every row must meet.
     """
 
     @checked
@@ -68,23 +66,23 @@ class PostgresCollection(Collection):
         title: str = "title",
         words: str = "",
         metric: str = "",
-        where: str = "",
-        timeout: float = 30.0,
     ) -> None:
         self.name, self.text, self.title = f"Postgres ({table})", text, title
-        self._database = Database(address, self.name, timeout)
-        self._table, self._where = table, where
+        self._database, self._source = Database(address, self.name), quoted_table(table)
         with self._database.connected() as connection:
             columns = connection.execute(_COLUMNS, (table,)).fetchall()
-            self._types = {name: (kind, category) for name, kind, _, category, _ in columns}
-            lengths = {name: length for name, kind, length, *_ in columns if kind in _TYPES}
-            self._vector = self.choose("vector", vector, lengths)
+            self._types = {name: (kind, category) for name, kind, category, _ in columns}
+            vectors = [name for name, kind, *_ in columns if kind in _TYPES]
+            self._vector = self.choose("vector", vector, vectors)
             keys = [name for name, *_, is_key in columns if is_key]
             self._id = self.choose("id", id, self._types if id else keys)
             indexes = connection.execute(_INDEXES, (table, self._vector)).fetchall()
-            self.dimension = lengths.get(self._vector, -1)
-            if self.dimension < 1:
-                self.dimension = self._length(connection)
+            column = quoted(self._vector)
+            lengths = f"SELECT vector_dims({column}) FROM {self._source} WHERE {column} IS NOT NULL"  # nosec B608
+            length = connection.execute(f"{lengths} LIMIT 1", ()).fetchone()
+        if length is None:
+            raise ConfigError(f"{self.name}: no row has a vector in {self._vector!r}")
+        [self.dimension] = length
         texts = [name for name, kind, *_ in columns if kind == "tsvector"]
         self._words = self.choose("words", words, texts) if words or len(texts) == 1 else ""
         self.has_words = bool(self._words)
@@ -144,22 +142,8 @@ class PostgresCollection(Collection):
     def _is_known(self) -> str:
         return f"{quoted(self._id)} = ANY(%s::{quoted(self._types[self._id][0])}[])"
 
-    @property
-    def _source(self) -> str:
-        return quoted_table(self._table)
-
-    def _length(self, connection: Connection) -> int:
-        column = quoted(self._vector)
-        statement = f"SELECT vector_dims({column}) FROM {self._source} WHERE {column} IS NOT NULL"  # nosec B608
-        row = connection.execute(f"{statement} LIMIT 1", ()).fetchone()
-        if row is None:
-            raise ConfigError(f"{self.name}: no row has a vector in {self._vector!r}")
-        return int(row[0])
-
     def _condition(self, conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
         tests, values = [f"{quoted(self._vector)} IS NOT NULL"], list[Any]()
-        if self._where:
-            tests.append(f"({self._where.replace('%', '%%')})")
         for condition in conditions:
             test, compared = compare(condition, self._types, self.name)
             tests.append(f"({test}) IS NOT TRUE" if condition.is_negated else test)
@@ -188,7 +172,7 @@ def compare(condition: Condition, types: Types, where: str) -> tuple[str, list[A
     if kind == "exists":
         return f"{value} IS {'NOT ' if wanted[0] else ''}NULL", before
     if kind == "contains":
-        return f"{value}::text ILIKE %s", [*before, f"%{escaped(str(wanted[0]))}%"]
+        return f"position(lower(%s) in lower({value}::text)) > 0", [str(wanted[0]), *before]
     if is_json:
         wanted = [str(v).lower() if isinstance(v, bool) else str(v) for v in wanted]
     is_list = not is_json and types[name][1] == "A"

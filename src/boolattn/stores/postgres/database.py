@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from pgvector.psycopg import register_vector
 
 from boolattn.errors import ConfigError, IndexBusyError, ServerError
-from boolattn.stores.points.database import one_line
+from boolattn.stores.filters import RANGES, SIGNS, tag_condition
+from boolattn.stores.points.database import number_key, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from boolattn.stores.filters import Condition, Filter
 
     Connection = Any
     Parameters = Sequence[Any] | Mapping[str, Any]
@@ -30,10 +34,10 @@ _CONNECTIONS = 4
 #: pgvector's limit of the candidates of a graph; beyond it, it goes on searching by itself.
 _MAX_CANDIDATES, _MIN_CANDIDATES, _CELLS = 1000, 100, 32
 _MAX_VISITED = 100_000
-
-
-class MissingExtensionError(ServerError):
-    """The database has no pgvector."""
+#: A NUL in JSON, which the functions of Postgres do not take, and what stands for it.
+_NUL = r"(?<!\\)((?:\\\\)*)\\u0000", r"\1\\ufffd"
+#: Seconds that an answer may take.
+TIMEOUT = 30.0
 
 
 def parse_address(address: str) -> tuple[str, str]:
@@ -42,23 +46,20 @@ def parse_address(address: str) -> tuple[str, str]:
     >>> parse_address("postgresql://me@db/shop?sslmode=require&table=docs")
     ('postgresql://me@db/shop?sslmode=require', 'docs')
     """
-    try:
-        split = urlsplit(address)
-    except ValueError as error:
-        raise ConfigError(f"a Postgres address is {_FORM}: {error}") from error
-    values = parse_qsl(split.query, keep_blank_values=True)
-    if split.password or "password" in dict(values):
+    server, _, query = address.partition("?")
+    values = dict(parse_qsl(query, keep_blank_values=True))
+    if re.search("//[^/]*:[^/]+@", server) or "password" in values:
         raise ConfigError("an address holds no password: set the password in PGPASSWORD")
-    table = dict(values).get("table", "")
-    if split.scheme not in ("postgresql", "postgres") or not table:
+    table = values.pop("table", "")
+    if not server.startswith(("postgresql://", "postgres://")) or not table:
         raise ConfigError(f"a Postgres address is {_FORM}, not {address!r}")
     if not _TABLE.fullmatch(table) or len(table.rpartition(".")[2].encode()) > _MAX_NAME:
         raise ConfigError(
             f"a table's name is made of letters, digits, _, $ and -, at most {_MAX_NAME}, "
             f"not {table!r}"
         )
-    rest = urlencode([pair for pair in values if pair[0] != "table"], quote_via=quote)
-    return address.partition("?")[0] + (f"?{rest}" if rest else ""), table
+    rest = urlencode(values, quote_via=quote)
+    return server + (f"?{rest}" if rest else ""), table
 
 
 @dataclass(eq=False)
@@ -67,7 +68,6 @@ class Database:
 
     _address: str  # as libpq takes it
     _label: str  # says in errors what is asked for
-    _timeout: float = 30.0  # seconds that an answer may take
 
     def __post_init__(self) -> None:
         self._slots = BoundedSemaphore(_CONNECTIONS)
@@ -79,7 +79,7 @@ class Database:
     def connected(self) -> Iterator[Connection]:
         """Lend a connection; where all are lent, wait for one."""
         with self._slots, one_line(self._label, (psycopg.Error, UnicodeEncodeError)):
-            connection = self._idle.pop() if self._idle else self._connect(self._timeout)
+            connection = self._idle.pop() if self._idle else self._connect(TIMEOUT)
             try:
                 yield connection
             finally:
@@ -132,8 +132,8 @@ class Database:
         connection = psycopg.connect(
             self._address,
             autocommit=True,
-            connect_timeout=max(1, round(self._timeout)),
-            tcp_user_timeout=round(1000 * self._timeout),
+            connect_timeout=max(1, round(TIMEOUT)),
+            tcp_user_timeout=round(1000 * TIMEOUT),
         )
         try:
             # A plan for any value does not know how many rows a filter selects, and to compile one
@@ -146,7 +146,7 @@ class Database:
             if is_owner:
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             elif connection.execute("SELECT to_regtype('vector')").fetchone()[0] is None:
-                raise MissingExtensionError(
+                raise ServerError(
                     f"{self._label}: the database has no type vector; CREATE EXTENSION vector"
                 )
             register_vector(connection)
@@ -175,6 +175,47 @@ def quoted_table(name: str) -> str:
     return ".".join(map(quoted, name.split(".")))
 
 
-def escaped(text: str) -> str:
-    """Return a text as part of a pattern of LIKE."""
-    return "".join(f"\\{character}" if character in "\\%_" else character for character in text)
+def filter_test(where: Filter) -> tuple[str, dict[str, Any]]:
+    """Write a filter on points, which are called d; return it with its values."""
+    values: dict[str, Any] = {}
+
+    def add(value: object) -> str:
+        values[f"value{len(values)}"] = value
+        return f"%(value{len(values) - 1})s"
+
+    tests = [_test(condition, add) for condition in where.conditions]
+    if where.alternatives:
+        either = [[_test(c, add) for c in conditions] for conditions in where.alternatives]
+        tests.append(f"({' OR '.join(' AND '.join(both) for both in either)})")
+    if where.without:
+        tests.append(f"d.document <> ALL({add([*where.without])}::bigint[])")
+    for terms in filter(None, where.lacking):
+        # A join, for which the index of terms is used; a negated test would read every list.
+        asserting = f"x.asserted @> {add([*terms])}::text[]"
+        selected = f"SELECT 1 FROM {{points}} x WHERE x.key = d.document AND {asserting}"  # nosec B608
+        tests.append(f"NOT EXISTS ({selected})")
+    return " AND ".join(tests) or "true", values
+
+
+def _test(condition: Condition, add: Callable[[object], str]) -> str:
+    kind = condition.kind
+    if kind in RANGES:
+        number = add(number_key(condition.number))
+        limit = add(float(condition.values[0]))
+        test = f"(d.numbers ->> {number}::text)::float8 {SIGNS[kind]} {limit}::float8"
+    elif kind == "contains":
+        name, text = (
+            json.dumps(str(part).replace("\0", "\ufffd"), ensure_ascii=False)
+            for part in (condition.name, condition.values[0])
+        )
+        path = add(f'$.document.metadata.{name} ? (@ like_regex {text} flag "iq")')
+        body = f"regexp_replace(h.body::text, {add(_NUL[0])}, {add(_NUL[1])}, 'g')::jsonb"
+        holding = (
+            f"SELECT 1 FROM {{points}} h WHERE h.key = d.document AND {body} @? {path}::jsonpath"  # nosec B608
+        )
+        test = f"EXISTS ({holding})"
+    else:
+        tags, is_wanted = tag_condition(condition)
+        test = f"d.tags && {add([*tags])}::text[]"
+        return test if is_wanted else f"NOT ({test})"
+    return f"({test}) IS NOT TRUE" if condition.is_negated else f"({test})"

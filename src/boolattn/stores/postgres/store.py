@@ -19,16 +19,15 @@ from psycopg.errors import UndefinedColumn, UndefinedTable
 from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Claim
-from boolattn.stores.points.database import VECTOR, Match, PointDatabase, one_line, term_index
+from boolattn.stores.points.database import VECTOR, WORDS, Match, one_line, term_index
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.postgres.database import (
     Database,
-    MissingExtensionError,
+    filter_test,
     parse_address,
     quoted,
     quoted_table,
 )
-from boolattn.stores.postgres.filters import filter_test
 from boolattn.stores.settings import HNSW
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from boolattn.stores.base import Array, Claims, Keys
     from boolattn.stores.filters import Filter
-    from boolattn.stores.points.database import Point, Row, State
+    from boolattn.stores.points.database import Row, State
     from boolattn.stores.postgres.database import Connection, Parameters
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
@@ -62,18 +61,21 @@ _COLUMNS = {
 }
 
 
-class PostgresDatabase(PointDatabase):
-    """Tables of a Postgres; ``{points}`` in a statement stands for the name of one."""
+class PostgresStore(PointStore):
+    """A store at ``postgresql://[user@]host[:port]/database?table=NAME``.
+
+    ``{points}`` in a statement stands for the name of a table.
+    """
 
     precisions = ("float32", "float16")
     has_contains = True
     _connection: Connection = None  # the only one that may write, while one does
     _current = ""  # the tables in use, once they are known
 
-    def __init__(self, address: str) -> None:
-        server, self.name = parse_address(address)
-        self.label, self.collection = address, self.name
-        self._server = Database(server, address)
+    def connect(self) -> str:
+        server, name = parse_address(self.address)
+        self._server = Database(server, self.address)
+        return name
 
     @contextmanager
     def writing(self, *, is_build: bool = False) -> Iterator[Self]:
@@ -92,7 +94,7 @@ class PostgresDatabase(PointDatabase):
             statement = statement.replace(f"{{{name}}}", quoted_table(table + suffix))
         return statement
 
-    def _execute(self, statement: str, values: Parameters = ()) -> Any:  # noqa: ANN401 - a cursor
+    def _execute(self, statement: str, values: Parameters | None = None) -> Any:  # noqa: ANN401
         return self._connection.execute(self._named(statement), values)
 
     def rows_of(
@@ -113,7 +115,7 @@ class PostgresDatabase(PointDatabase):
         statement = f"SELECT boolattn_collection FROM {quoted_table(self.name)}"  # nosec B608
         lent = nullcontext(self._connection) if self._connection else self._server.connected()
         missing = suppress(UndefinedTable, UndefinedColumn)
-        with suppress(MissingExtensionError), lent as connection, missing:
+        with lent as connection, missing:
             return str(connection.execute(statement, ()).fetchone()[0])
         return ""
 
@@ -126,7 +128,7 @@ class PostgresDatabase(PointDatabase):
         names = [schema + dot + row[0] for row in self._connection.execute(statement, (schema,))]
         return [name for name in names if name != self.name or not self.target()]
 
-    def create(self) -> None:
+    def create_collection(self) -> None:
         n_bytes = self.settings.dimension * (2 if self._type == "halfvec" else 4)
         if self.settings.vectors == HNSW and n_bytes > _MAX_GRAPH:
             raise ConfigError(
@@ -135,17 +137,17 @@ class PostgresDatabase(PointDatabase):
             )
         columns = [f"{name} {kind} NOT NULL" for name, (kind, _) in _COLUMNS.items()]
         columns.append(f"vector {self._type}({self.settings.dimension}) NOT NULL")
-        with self._connection.transaction():
-            self._execute(f"CREATE TABLE {{points}} ({', '.join(columns)})")
-            if n_bytes <= _MAX_INLINE:
-                # Read without a detour by searches that compare every row.
-                self._execute("ALTER TABLE {points} ALTER vector SET STORAGE PLAIN")
-            self._execute("CREATE INDEX ON {points} (document)")
-            counts = "term bigint, document bigint, count int, length int"
-            self._execute(f"CREATE TABLE {{terms}} ({counts})")
-            self._execute("CREATE INDEX ON {terms} (document)")
-            self._execute("CREATE TABLE {state} (body json, documents bigint, length bigint)")
-            self._execute("INSERT INTO {state} VALUES ('{}', 0, 0)")
+        # Plain vectors are read without a detour by searches that compare every row.
+        storage = "PLAIN" if n_bytes <= _MAX_INLINE else "EXTERNAL"
+        self._execute(
+            f"CREATE TABLE {{points}} ({', '.join(columns)}); "  # nosec B608
+            f"ALTER TABLE {{points}} ALTER vector SET STORAGE {storage}; "
+            "CREATE INDEX ON {points} (document); "
+            "CREATE TABLE {terms} (term bigint, document bigint, count int, length int); "
+            "CREATE INDEX ON {terms} (document); "
+            "CREATE TABLE {state} (body json, documents bigint, length bigint); "
+            "INSERT INTO {state} VALUES ('{}', 0, 0)"
+        )
 
     @property
     def _type(self) -> str:
@@ -173,54 +175,44 @@ class PostgresDatabase(PointDatabase):
             for table in ("{points}", "{terms}", "{state}"):
                 self.at(collection)._execute(f"DROP TABLE IF EXISTS {table}")
 
-    def dimension(self) -> int:
-        column = "attrelid = '{points}'::regclass AND attname = 'vector' AND NOT attisdropped"
-        [rows] = self.rows_of(f"SELECT atttypmod FROM pg_attribute WHERE {column}")  # nosec B608
-        return rows[0][0] if rows else 0
-
-    def insert(self, points: list[Point]) -> None:
+    def insert(self, points: list[Row]) -> None:
         make = HalfVector if self._type == "halfvec" else Vector
         with self._connection.transaction():
-            self.delete([point.key for point in points])
-            types = [*(kind for _, kind in _COLUMNS.values()), self._type]
-            with self._copying("{points}", types) as copied:
+            self.remove([point["key"] for point in points])
+            with self._copied("{points}") as copied:
+                copied.set_types([*(kind for _, kind in _COLUMNS.values()), self._type])
                 for point in points:
-                    values = {**vars(point), "id": json.dumps(point.id)}
-                    values |= {name: [*values[name]] for name in ("tags", "asserted", "denied")}
-                    copied.write_row([*(values[name] for name in _COLUMNS), make(point.vector)])
-            with self._copying("{terms}", ["int8", "int8", "int4", "int4"]) as copied:
-                for point in points:
-                    length = sum(point.words.values())
-                    for term, count in point.words.items():
-                        copied.write_row((term, point.key, count, length))
-            n_words = sum(sum(point.words.values()) for point in points)
-            totals = (sum(not point.part for point in points), n_words)
+                    row = point | {"id": json.dumps(point["id"])}
+                    copied.write_row([*(row[name] for name in _COLUMNS), make(point[VECTOR])])
+            lengths = [sum(point[WORDS].values()) for point in points]
+            with self._copied("{terms}") as copied:
+                copied.set_types(["int8", "int8", "int4", "int4"])
+                for point, length in zip(points, lengths, strict=True):
+                    for term, count in point[WORDS].items():
+                        copied.write_row((term, point["key"], count, length))
+            totals = (sum(not point["part"] for point in points), sum(lengths))
             change = "UPDATE {state} SET documents = documents + %s, length = length + %s"
             self._execute(change, totals)
 
-    @contextmanager
-    def _copying(self, table: str, types: Sequence[str]) -> Iterator[Any]:
-        statement = self._named(f"COPY {table} FROM STDIN (FORMAT binary)")
-        with self._connection.cursor().copy(statement) as copied:
-            copied.set_types(types)
-            yield copied
+    def _copied(self, table: str) -> Any:  # noqa: ANN401 - a context
+        return self._connection.cursor().copy(
+            self._named(f"COPY {table} FROM STDIN (FORMAT binary)")
+        )
 
-    def get(
-        self, keys: Iterable[int], names: list[str], *, with_vectors: bool = False
-    ) -> dict[int, Row]:
-        columns = ["key", *names, *(["vector::vector"] if with_vectors else ())]
+    def get(self, keys: Iterable[int], *names: str) -> dict[int, Row]:
+        columns = ["key", *("vector::vector" if name == VECTOR else name for name in names)]
         statement = f"SELECT {', '.join(columns)} FROM {{points}} WHERE key = ANY(%s)"  # nosec B608
         [rows] = self.rows_of(statement, [([*keys],)])
-        points = {row[0]: dict(zip(names, row[1:], strict=False)) for row in rows}
-        for row in rows if with_vectors else ():
-            points[row[0]][VECTOR] = row[-1].to_numpy()
+        points = {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows}
+        for point in points.values() if VECTOR in names else ():
+            point[VECTOR] = point[VECTOR].to_numpy()
         return points
 
     def search(
         self, field: str, vectors: Sequence[Any], n: int, where: Filter
     ) -> list[list[Match]]:
         answers = (self._near if field == VECTOR else self._worded)(vectors, n, where)
-        return [[Match(key, 0, "", score) for key, score in rows] for rows in answers]
+        return [[Match(*row) for row in rows] for rows in answers]
 
     def _near(self, vectors: Sequence[Array], n: int, where: Filter) -> list[list[Any]]:
         """Ask the graph; compare all points where a filter leaves few, or the graph finds few."""
@@ -262,18 +254,13 @@ class PostgresDatabase(PointDatabase):
         asked = [{**values, "terms": [*w], "rarities": [*w.values()]} for w in weights]
         return self.rows_of(statement, asked)
 
-    def similarities(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        return self.compare(vectors, "d.document = ANY(%(keys)s)", {"keys": [*keys]})
-
-    def compare(self, vectors: Array, test: str, values: Mapping[str, Any]) -> dict[int, Array]:
-        """Return the similarities of the documents that pass a test."""
-        named = {f"vector{number}": Vector(vector) for number, vector in enumerate(vectors)}
-        columns = [f"max(-(d.vector <#> %({name})s::{self._type}))" for name in named]
+    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+        columns = ", ".join(len(vectors) * [f"max(-(vector <#> %s::{self._type}))"])
         statement = (
-            f"SELECT d.document, {', '.join(columns)} FROM {{points}} d WHERE {test} "  # nosec B608
-            "GROUP BY d.document"
+            f"SELECT document, {columns} FROM {{points}} WHERE document = ANY(%s) "  # nosec B608
+            "GROUP BY document"
         )
-        [rows] = self.rows_of(statement, [{**values, **named}])
+        [rows] = self.rows_of(statement, [(*map(Vector, vectors), [*keys])])
         return {row[0]: np.array(row[1:], np.float32) for row in rows}
 
     def count(self, where: Filter | None, term: str = "") -> int:
@@ -290,18 +277,18 @@ class PostgresDatabase(PointDatabase):
         [rows] = self.rows_of(statement, [values])
         return sum(n for (n,) in rows)
 
-    def passing(self, keys: Sequence[int], where: Filter) -> set[int]:
+    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
         test, values = filter_test(where)
         statement = f"SELECT d.key FROM {{points}} d WHERE d.key = ANY(%(keys)s) AND {test}"  # nosec B608
         [rows] = self.rows_of(statement, [{**values, "keys": keys}])
         return {key for (key,) in rows}
 
-    def heads(self, start: int, n: int) -> list[int]:
-        statement = "SELECT key FROM {points} WHERE part = 0 AND key >= %s ORDER BY key LIMIT %s"
-        [rows] = self.rows_of(statement, [(start, n)])
+    def heads(self, n: int) -> list[int]:
+        statement = "SELECT key FROM {points} WHERE part = 0 ORDER BY key LIMIT %s"
+        [rows] = self.rows_of(statement, [(n,)])
         return [key for (key,) in rows]
 
-    def delete(self, keys: Collection[int]) -> None:
+    def remove(self, keys: Collection[int]) -> None:
         self._execute(
             "WITH gone AS (DELETE FROM {points} WHERE key = ANY(%s) RETURNING key, part), words AS "
             "(DELETE FROM {terms} t USING gone WHERE t.document = gone.key RETURNING count) "
@@ -316,26 +303,13 @@ class PostgresDatabase(PointDatabase):
             ([*documents], [*versions]),
         )
 
-    def read_state(self) -> State:
+    def state(self) -> object:
         self._current = ""  # another process may have built the store anew
         [rows] = self.rows_of("SELECT body FROM {state}")
-        return self.checked_state(rows[0][0] if rows else None)
+        return rows[0][0] if rows else None
 
     def write_state(self, state: State) -> None:
         self._execute("UPDATE {state} SET body = %s", (json.dumps(state),))
-
-
-class PostgresStore(PointStore):
-    """A store at ``postgresql://[user@]host[:port]/database?table=NAME``."""
-
-    database_type = PostgresDatabase
-    _database: PostgresDatabase
-
-    def scan(self, vectors: Array, where: Filter) -> tuple[Keys, Array]:
-        self.check_length(vectors)
-        scores = self._database.compare(vectors, *filter_test(where))
-        columns = np.array([*scores.values()], np.float32).reshape(len(scores), len(vectors))
-        return np.array([*scores], np.int64), columns.T
 
     def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
         claims = np.zeros(len(keys), np.int8)
@@ -344,7 +318,7 @@ class PostgresStore(PointStore):
             "AND asserted || denied @> %(terms)s"
         )
         asked = [{"terms": [*terms], "keys": keys.tolist()}] if terms else []
-        for rows in self._database.rows_of(statement, asked):
+        for rows in self.rows_of(statement, asked):
             claims[np.isin(keys, [key for key, _ in rows])] = Claim.DENIED
             claims[np.isin(keys, [key for key, is_said in rows if is_said])] = Claim.ASSERTED
         return claims
