@@ -46,7 +46,6 @@ _LISTS = {"tags": (MAX_TAGS, 512), "body": (_MAX_ITEMS, _BYTES)}
 _LISTS |= dict.fromkeys(("asserted", "denied"), (_MAX_ITEMS, 512))
 #: Writes a value in Milvus's language.
 _literal = partial(json.dumps, ensure_ascii=False)
-_OPPOSITE = {"gt": "lte", "gte": "lt", "lt": "gte", "lte": "gt"}
 
 
 class MilvusStore(PointStore):
@@ -199,17 +198,12 @@ def _expression(where: Filter, rows: str) -> str:
 
 
 def _test(condition: Condition) -> str:
-    """Write a condition on tags or numbers.
-
-    A comparison with a missing value is false in Milvus and nothing in Milvus Lite, so a negated
-    one is written out.
-    """
-    kind = condition.kind
-    if kind in RANGES:
-        number = f'numbers["{number_key(condition.number)}"]'
-        if not condition.is_negated:
-            return f"{number} {SIGNS[kind]} {condition.values[0]}"
-        return f"(not exists {number} or {number} {SIGNS[_OPPOSITE[kind]]} {condition.values[0]})"
-    tags, is_wanted = tag_condition(condition)
-    test = f"array_contains_any(tags, {_literal(tags)})"
+    """Write a condition on tags or numbers."""
+    if condition.kind in RANGES:
+        number, is_wanted = f'numbers["{number_key(condition.number)}"]', not condition.is_negated
+        # A comparison with a missing value is false in Milvus and nothing in Milvus Lite.
+        test = f"(exists {number} and {number} {SIGNS[condition.kind]} {condition.values[0]})"
+    else:
+        tags, is_wanted = tag_condition(condition)
+        test = f"array_contains_any(tags, {_literal(tags)})"
     return test if is_wanted else f"(not {test})"
