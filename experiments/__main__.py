@@ -100,7 +100,7 @@ def run(words: list[str], /, **options: Any) -> str:
 
 
 @app.command()
-@argument("results", type=Path, required=False, help="folder that holds runs/")
+@argument("results", type=Path, required=False)
 @option("--runs", type=Path, help="folder of finished runs")
 @option("--out", type=Path, required=True, help="folder to write to")
 @option("--against", default="plain,plain_text", metavar="SYSTEM,QUERY_MODE")
@@ -115,7 +115,7 @@ def report(results: Path | None, runs: Path | None, out: Path, against: str) -> 
 
 
 @app.command()
-@argument("parser", help='folder of a parser, or "shipped"')
+@argument("parser")
 def parsing(parser: str) -> str:
     """Print the parse accuracy on names and unseen domains."""
     from experiments.parsing.accuracy import measure_tests
@@ -124,7 +124,7 @@ def parsing(parser: str) -> str:
 
 
 @app.command()
-@argument("parser", help='folder of a parser, or "shipped"')
+@argument("parser")
 @option("--errors", is_flag=True, help="print each error")
 @option("--queries", multiple=True, metavar="NAME=FILE", help="these instead")
 def validation(parser: str, errors: bool, queries: tuple[str, ...]) -> str:
