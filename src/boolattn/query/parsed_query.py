@@ -85,9 +85,9 @@ class ParsedQuery:
         operands = []
         for spans in self.operands:
             runs: list[Span] = []
-            for place in (place for span in spans for place in places[slice(*span)] if place >= 0):
-                start = runs.pop()[0] if runs and runs[-1][1] == place else place
-                runs.append((start, place + 1))
+            for at in (at for span in spans for at in places[slice(*span)] if at >= 0):
+                start = runs.pop()[0] if runs and runs[-1][1] == at else at
+                runs.append((start, at + 1))
             operands.append(tuple(runs))
         return replace(self, operands=tuple(operands))
 
