@@ -77,7 +77,7 @@ class Plan:
     #: its operands in words; of a query that is one conjunction, the mean of that and ``plain``,
     #: and likewise of a request. Shape ``(vectors, dim)``.
     vectors: Vectors = field(default_factory=_nothing, compare=False)
-    #: The vector of the text as typed, or of a tree in words, where it is needed. ``(dim,)``.
+    #: The vector of the text as typed, or of a tree in words; zeros unless needed. ``(dim,)``.
     plain: Vectors = field(default_factory=_nothing, compare=False)
 
     @property
