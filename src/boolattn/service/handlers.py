@@ -311,9 +311,8 @@ class Handlers:
 
 def _is_text(character: str) -> bool:
     """Tell text from control characters, surrogates and bytes that could not be decoded."""
-    if character in "\t\n\r":
-        return True
-    return character != "\ufffd" and unicodedata.category(character) not in ("Cc", "Cs")
+    is_printed = character != "\ufffd" and unicodedata.category(character) not in ("Cc", "Cs")
+    return is_printed or character in "\t\n\r"
 
 
 async def _finished(change: asyncio.Future[None]) -> None:
