@@ -73,15 +73,16 @@ def main() -> None:
 
         supervise()
     try:
-        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+        sys.exit(app(standalone_mode=False))
     except (click.Abort, KeyboardInterrupt):
         sys.exit(1)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
     except click.ClickException as error:
         line = " ".join(error.format_message().split())
-    except BoolattnError as error:
-        line = str(error)
-    except MemoryError:
-        line = "there is not enough memory"
+    except (BoolattnError, MemoryError) as error:
+        line = str(error) or "there is not enough memory"
     except OSError as error:  # a file that cannot be read, for example
         # A full disk names no file.
         file = f": {str(error.filename)[:200]}" if error.filename else ""

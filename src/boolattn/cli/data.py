@@ -21,7 +21,7 @@ data_set_options = joined(
 )
 
 
-@click.group(no_args_is_help=False)
+@click.group()
 def data() -> None:
     """List, build and count data sets."""
 

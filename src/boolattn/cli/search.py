@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from contextlib import suppress
-from itertools import groupby
+from itertools import cycle, groupby
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -262,9 +262,8 @@ def _print_table(
         values = (_value(result, hit, rank, name) for name in fields)
         row += ["" if v is None else _printable(str(v)[: 2 * SNIPPET]) for v in values]
         if not fields:
-            row.append(
-                f"{style(_printable(hit.title or hit.id), bold=True)}  {_snippet(result, hit)}"
-            )
+            title = style(_printable(hit.title or hit.id), bold=True)
+            row.append(f"{title}  {_snippet(result, hit)}")
         rows.append(row)
         if explain and hit.why and not fields:
             add_note(f"{hit.verdict} because it {_printable(hit.why)}", fg="red")
@@ -288,14 +287,13 @@ def _snippet(result: SearchResult, hit: Hit) -> str:
 
 
 def _coloured_query(result: SearchResult) -> str:
-    """Colour the words of each operand in the query; negated operands are struck out."""
-    styled: list[StyledSpan] = []
-    for number, (spans, is_negated) in enumerate(zip(result.spans, result.is_negated)):  # noqa: B905
-        colour = {"fg": _OPERANDS[number % len(_OPERANDS)]}
-        styled += [
-            (*span, {"fg": "red", "strikethrough": True} if is_negated else colour)
-            for span in spans
-        ]
+    """Colour the words of each operand in the query; those of negated ones alone are struck out."""
+    operands = zip(result.spans, result.is_negated, cycle(_OPERANDS), strict=False)
+    styled: list[StyledSpan] = [
+        (*span, {"fg": "red", "strikethrough": True} if is_negated else {"fg": colour})
+        for spans, is_negated, colour in sorted(operands, key=lambda operand: not operand[1])
+        for span in spans
+    ]
     return _styled(_printable(result.query), styled)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,5 +74,5 @@ def serve(index: str, host: str, port: int, **options: Any) -> None:
     if settings.api_key is None and host not in LOOPBACK:
         note("boolattn: no API key is set: anyone who reaches this address can search")
     app = create_app(searcher, replace(settings, label=label))
-    ready = partial(click.echo, address_of(listener))
-    Server(app, settings, ready=ready).run(sockets=[listener])
+    server = Server(app, settings, ready=lambda: click.echo(address_of(listener)))
+    server.run(sockets=[listener])

@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
+_NO_DOCUMENT = (404, "no_document", "the index has no document with this id")
 #: Documents encoded at once; a search waits for no more than these.
 _BATCH = 8
 #: Documents that an operand is compared with besides the results.
@@ -149,8 +150,7 @@ class Handlers:
         try:
             document = await self.batcher.call(read)
         except DataError as error:
-            message = "the index has no document with this id"
-            raise RefusedError(404, "no_document", message) from error
+            raise RefusedError(*_NO_DOCUMENT) from error
         return schemas.DocumentReply.model_validate(document, from_attributes=True)
 
     async def health(self) -> schemas.HealthReply:
@@ -214,8 +214,8 @@ class Handlers:
 
     async def delete(self, document_id: str) -> schemas.ChangeReply:
         """Delete a document."""
-        missing = RefusedError(404, "no_document", "the index has no document with this id")
-        return await self._change(partial(self.searcher.delete, [document_id]), 1, missing)
+        delete = partial(self.searcher.delete, [document_id])
+        return await self._change(delete, 1, RefusedError(*_NO_DOCUMENT))
 
     async def _change(
         self, change: Callable[[], None], n_changed: int, refused: RefusedError
@@ -311,9 +311,8 @@ class Handlers:
 
 def _is_text(character: str) -> bool:
     """Tell text from control characters, surrogates and bytes that could not be decoded."""
-    if character in "\t\n\r":
-        return True
-    return character != "\ufffd" and unicodedata.category(character) not in ("Cc", "Cs")
+    is_printed = character != "\ufffd" and unicodedata.category(character) not in ("Cc", "Cs")
+    return is_printed or character in "\t\n\r"
 
 
 async def _finished(change: asyncio.Future[None]) -> None:
