@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
-from importlib.resources import files
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -59,7 +58,8 @@ def checkout_module(name: str) -> Any:  # noqa: ANN401 - a module
 @cache
 def package_table(package: str, name: str) -> dict[str, Any]:
     """Read a TOML file of a package, once."""
-    return tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
+    path = Path(str(import_module(package).__file__)).with_name(name)
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def is_special(path: Path) -> bool:
