@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from boolattn.evaluation.results import Results
-    from boolattn.evaluation.significance import Comparison
+    from boolattn.evaluation.results import Comparison, Results
 
 #: Width where there is no terminal.
 WIDTH = 130

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from boolattn.evaluation.results import Results
-    from boolattn.evaluation.significance import Comparison
+    from boolattn.evaluation.results import Comparison, Results
     from boolattn.reproduction.systems import DatasetSpec
 
 
