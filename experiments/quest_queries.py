@@ -15,8 +15,8 @@ from math import factorial
 from typing import TYPE_CHECKING
 
 from boolattn.data.records import Operand, Query, answer_sets
-from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, MissingDataError
+from boolattn.files import package_table
 from boolattn.query.structure import TEMPLATES, template_operators
 from boolattn.query.tree import And, Atom, Not, Or
 

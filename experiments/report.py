@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from boolattn.evaluation.significance import Comparison
+    from boolattn.evaluation.results import Comparison
     from boolattn.reproduction.runs import Line, LineTable
 
 BASELINE = ("plain", "plain_text")

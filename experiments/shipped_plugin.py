@@ -22,7 +22,7 @@ from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoders.models import MINILM, SHIPPED, torch_source
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
-from boolattn.evaluation.significance import compare
+from boolattn.evaluation.results import compare
 from boolattn.evaluation.tables import markdown, short
 from boolattn.plugin import plugin_of
 from boolattn.training.corpus import encode_queries, rank

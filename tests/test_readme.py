@@ -18,8 +18,7 @@ from click import UsageError
 from boolattn.cli import app
 from boolattn.data.catalog import DataOptions, built_folder
 from boolattn.evaluation import domains
-from boolattn.evaluation.results import Results
-from boolattn.evaluation.significance import compare
+from boolattn.evaluation.results import Results, compare
 from boolattn.reproduction.execution import plan
 from boolattn.reproduction.requests import Paths
 from boolattn.training.settings import TABLES, load_preset

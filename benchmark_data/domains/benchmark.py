@@ -16,9 +16,8 @@ from benchmark_data.domains.readers import everyday, science
 from benchmark_data.domains.sources import fetch_file
 from boolattn.checksums import file_sum
 from boolattn.data.built import DOMAIN_SPLITS, FORMATS
-from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, MissingDataError
-from boolattn.files import atomic_folder
+from boolattn.files import atomic_folder, package_table
 from boolattn.jsonl import write_jsonl
 
 if TYPE_CHECKING:

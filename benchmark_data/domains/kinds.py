@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmark_data.domains.items import Value, longest_names, named_values, stems
-from boolattn.data.tables import package_table
+from boolattn.files import package_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

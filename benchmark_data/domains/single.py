@@ -11,7 +11,7 @@ from benchmark_data.domains.items import stems
 from benchmark_data.domains.queries import query_row
 from benchmark_data.domains.wordings import Worded
 from benchmark_data.taxa.phrases import Builder
-from boolattn.data.tables import package_table
+from boolattn.files import package_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmark_data.domains.kinds import TABLE, groups
 from benchmark_data.taxa.phrases import Builder
-from boolattn.data.tables import package_table
+from boolattn.files import package_table
 from boolattn.query.structure import template_tree
 from boolattn.query.syntax import parse_with_spans, unparse
 

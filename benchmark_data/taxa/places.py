@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.tables import package_table
+from boolattn.files import package_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

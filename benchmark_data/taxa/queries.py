@@ -8,7 +8,7 @@ from benchmark_data.taxa.phrases import Builder, fill, slots_of
 from benchmark_data.taxa.places import places
 from benchmark_data.taxa.wordings import Wording, families, links, requests, wordings
 from boolattn.data import records
-from boolattn.data.tables import package_table
+from boolattn.files import package_table
 from boolattn.query.structure import template_operators
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from benchmark_data.taxa.places import places_of
 from boolattn.data.built import GROUP_RANKS, KINGDOMS
-from boolattn.data.tables import package_table
+from boolattn.files import package_table
 from boolattn.query.lexicon import find_cues
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from benchmark_data.taxa.phrases import families_of, slots_of
-from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError
+from boolattn.files import package_table
 from boolattn.query.structure import TEMPLATES
 from boolattn.query.tree import Operator
 

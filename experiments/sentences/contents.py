@@ -11,7 +11,7 @@ from benchmark_data.taxa.places import places
 from benchmark_data.taxa.queries import has_words, shape_of
 from benchmark_data.taxa.sets import Group, Operand, common_names
 from benchmark_data.taxa.wordings import links, wordings
-from boolattn.data.tables import package_table
+from boolattn.files import package_table
 
 if TYPE_CHECKING:
     import random

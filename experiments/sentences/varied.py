@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from benchmark_data.taxa.phrases import Builder, families_of, slots_of
 from benchmark_data.taxa.wordings import families, links, requests, skeleton_shape
 from boolattn.data.sentences import CueSpan
-from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError
+from boolattn.files import package_table
 from boolattn.query.structure import TEMPLATES
 
 if TYPE_CHECKING:

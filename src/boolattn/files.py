@@ -1,4 +1,4 @@
-"""Files and folders that are written completely or not at all, and the cache folder."""
+"""Files and folders that are written completely or not at all, the cache, files of packages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import shutil
 import stat
 import sys
 import time
+import tomllib
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -52,6 +53,13 @@ def checkout_module(name: str) -> Any:  # noqa: ANN401 - a module
             sys.modules[package] = module = module_from_spec(spec)
             spec.loader.exec_module(module)
     return import_module(name)
+
+
+@cache
+def package_table(package: str, name: str) -> dict[str, Any]:
+    """Read a TOML file of a package, once."""
+    path = Path(str(import_module(package).__file__)).with_name(name)
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def is_special(path: Path) -> bool:
@@ -151,7 +159,7 @@ def _lock(folder: Path, *, blocking: bool = True) -> AbstractContextManager[Any]
     return FileLock(folder / _LOCK, blocking=blocking)
 
 
-@lru_cache(maxsize=1)
+@cache
 def _clean_scratch() -> None:
     """Remove folders whose process is gone: nobody holds their lock. Once in a process."""
     for folder in Path(gettempdir()).glob(f"{_SCRATCH}*"):

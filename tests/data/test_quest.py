@@ -16,8 +16,8 @@ import pytest
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.quest import fetch_quest, load_quest, load_quest_intro, read_documents
 from boolattn.data.records import Operand
-from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.files import package_table
 from boolattn.query.structure import TEMPLATES
 from boolattn.query.tree import Operator
 from experiments.quest_queries import generate_queries, split_categories, with_generated

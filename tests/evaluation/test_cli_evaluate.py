@@ -227,7 +227,7 @@ def test_metrics_need_no_torch():
     code = (
         "import sys, boolattn.evaluation.metrics, boolattn.evaluation.results, "
         "boolattn.evaluation.ranking, boolattn.evaluation.benchmark, "
-        "boolattn.evaluation.significance, experiments.parsing.accuracy, "
+        "boolattn.evaluation.results, experiments.parsing.accuracy, "
         "boolattn.search.systems, boolattn.cli.evaluate; "
         "heavy = {'torch', 'matplotlib', 'tantivy', 'transformers', 'pandas', 'scipy'}; "
         "print(heavy & set(sys.modules))"

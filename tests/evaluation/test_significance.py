@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.evaluation.significance import compare
+from boolattn.evaluation.results import compare
 
 
 def exact_p_value(difference) -> float:

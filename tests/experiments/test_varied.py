@@ -10,8 +10,8 @@ import pytest
 from benchmark_data.taxa import wordings
 from benchmark_data.taxa.phrases import parse
 from boolattn.data.sentences import Mixture, generate, generate_triplets
-from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError
+from boolattn.files import package_table
 from boolattn.query.structure import TEMPLATES, template_operators
 from experiments.parser_queries.held_out import BANNED
 from experiments.sentences.contents import domains

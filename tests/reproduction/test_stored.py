@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.errors import MissingDataError
-from boolattn.evaluation.significance import compare
+from boolattn.evaluation.results import compare
 from boolattn.reproduction.runs import Run
 
 RUNS = Path(__file__).parents[2] / "docs/results/runs/quest-intro"

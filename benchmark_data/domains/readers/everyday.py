@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmark_data.domains.items import Item, cut, longest_names, stems
 from benchmark_data.domains.sources import read_member
-from boolattn.data.tables import package_table
+from boolattn.files import package_table
 from boolattn.jsonl import read_jsonl
 
 if TYPE_CHECKING:

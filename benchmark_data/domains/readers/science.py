@@ -12,8 +12,7 @@ from xml.etree import ElementTree
 
 from benchmark_data.domains.items import MAX_WORDS, Item, ancestors
 from benchmark_data.domains.sources import read_member
-from boolattn.data.tables import package_table
-from boolattn.files import scratch_folder
+from boolattn.files import package_table, scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,9 +12,8 @@ from boolattn.data.beir import read_beir, read_pairs
 from boolattn.data.boolquestions import load_boolquestions
 from boolattn.data.built import FORMATS, WORDINGS_SHA256, load_domains, load_taxa
 from boolattn.data.quest import load_quest, load_quest_intro
-from boolattn.data.tables import package_table
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import cache_folder, checkout_module
+from boolattn.files import cache_folder, checkout_module, package_table
 from boolattn.settings import check_types, checked
 
 if TYPE_CHECKING:

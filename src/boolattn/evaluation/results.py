@@ -1,4 +1,4 @@
-"""Results of one system on one split: values of every query, means by group, and a file."""
+"""Results of one system on one split: values of every query, means by group, comparisons."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.evaluation import significance
 from boolattn.evaluation.benchmark import KINDS, QueryInfo
 from boolattn.evaluation.metrics import mean
-from boolattn.files import atomic_file
+from boolattn.files import atomic_file, require
 from boolattn.query.structure import LONGER, TEMPLATES
 from boolattn.query.tree import OPERATORS
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.evaluation.benchmark import Judgements
-    from boolattn.evaluation.significance import Comparison
 
     Floats = NDArray[np.float64]
 
@@ -32,6 +30,8 @@ FORMAT = "boolattn-results-1"
 #: Groupings of queries.
 GROUPINGS = ("template", "operator", "domain", "wording", "kind")
 DIGITS = 5
+#: Draws of the tests of significance, and how many are computed at once, to bound memory.
+N_DRAWS, _BATCH = 10_000, 500
 _ORDER = {
     "template": (*TEMPLATES, *LONGER),
     "operator": ("none", *OPERATORS),
@@ -45,6 +45,23 @@ class GroupMeans:
 
     n: int
     means: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Means of two systems over the ``n`` queries for which both have a value.
+
+    ``difference`` is second minus first, ``low`` and ``high`` its 95% interval, ``p_value``
+    that of the two-sided paired randomisation test.
+    """
+
+    n: int
+    first: float
+    second: float
+    difference: float
+    low: float
+    high: float
+    p_value: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -168,6 +185,51 @@ def average(results: Sequence[Results]) -> Results:
     return replace(results[0], values=values, seed=None)
 
 
+def compare(first: Floats, second: Floats, *, seed: int = 0) -> Comparison:
+    """Compare the values of two systems on the same queries; queries with a nan are left out.
+
+    The p value is that of Fisher's paired randomisation test: under the null hypothesis every
+    query's difference has a random sign. The observed difference counts as one of the draws, so it
+    is never 0. The interval of the mean difference is the percentile bootstrap's.
+    """
+    require("significance", ("scipy",), "evaluate")
+    from scipy.stats import bootstrap, monte_carlo_test
+
+    if first.shape != second.shape or first.ndim != 1:
+        raise ConfigError(
+            f"both systems must have one value for each query; got {first.shape} and {second.shape}"
+        )
+    is_known = ~np.isnan(second - first)
+    if not is_known.any():
+        raise ConfigError("no query has a value of both systems")
+    first, second = first[is_known], second[is_known]
+    difference = second - first
+    rng = np.random.default_rng(seed)
+    options: dict[str, Any] = {"n_resamples": N_DRAWS, "batch": _BATCH, "vectorized": True}
+    test = monte_carlo_test(
+        difference,
+        # The signs are drawn here: scipy's own permutation_test takes 2.6 s for 2,100 queries and
+        # 10,000 draws, this 0.17 s.
+        lambda size: difference * (2 * rng.integers(0, 2, size, dtype=np.int8) - 1),
+        lambda values, axis: np.abs(np.sum(values, axis=axis)),
+        alternative="greater",
+        **options,
+    )
+    low = high = mean = float(difference.mean())
+    if len(difference) > 1:
+        options |= {"rng": np.random.default_rng(seed), "method": "percentile"}
+        low, high = bootstrap((difference,), np.mean, **options).confidence_interval
+    return Comparison(
+        n=len(difference),
+        first=float(first.mean()),
+        second=float(second.mean()),
+        difference=mean,
+        low=float(low),
+        high=float(high),
+        p_value=float(test.pvalue),
+    )
+
+
 def compare_results(
     first: Results, second: Results, *, metrics: Sequence[str] | None = None, seed: int = 0
 ) -> dict[str, Comparison]:
@@ -180,7 +242,7 @@ def compare_results(
     if missing := [name for name in metrics or () if name not in names]:
         raise ConfigError(f"not both results have {missing[0]}; both have {', '.join(names)}")
     return {
-        name: significance.compare(first.values[name], second.values[name], seed=seed)
+        name: compare(first.values[name], second.values[name], seed=seed)
         for name in metrics or names
         if not np.isnan(second.values[name] - first.values[name]).all()
     }

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from boolattn.evaluation.results import Results
-    from boolattn.evaluation.significance import Comparison
+    from boolattn.evaluation.results import Comparison, Results
 
 #: Width where there is no terminal.
 WIDTH = 130

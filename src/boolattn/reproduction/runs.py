@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.evaluation.benchmark import Judgements
-    from boolattn.evaluation.significance import Comparison
+    from boolattn.evaluation.results import Comparison
     from boolattn.reproduction.systems import DatasetSpec
 
     Queries = tuple[QueryInfo, ...]
