@@ -131,28 +131,6 @@ def warmed(encode: Callable[[list[str]], object], texts: list[str]) -> float:
     return seconds(lambda: encode(texts))
 
 
-def parts(towers: SentenceTransformer, texts: list[str]) -> dict[str, float]:
-    """Time what encoding is made of, each part alone: ours can be no faster than the slowest."""
-    encode = DocumentEncoder(towers)
-    batches: list[Any] = []
-    read = seconds(lambda: batches.extend(encode._batches(texts)))
-    with torch.inference_mode():
-        device = seconds(lambda: [encode._encode(batch) for batch in batches])
-    n_tokens = sum(batch.ids.numel() for batch in batches)
-    return {
-        "tokenising_s": read,
-        "device_s": device,
-        "batches": len(batches),
-        "tokens": n_tokens,
-        "without_mask": sum(batch.mask is None for batch in batches),
-        "padding": 1 - sum(_visible(batch) for batch in batches) / n_tokens,
-    }
-
-
-def _visible(batch: Any) -> int:  # noqa: ANN401 - a batch of ours
-    return int(batch.ids.numel() if batch.mask is None else batch.mask.sum())
-
-
 def compare(
     texts: list[str],
     theirs: Callable[[list[str]], object],
@@ -256,9 +234,6 @@ def main() -> None:
         f"(limit {MAX_DIFFERENCE[device]:.0e}: {verdict})",
         flush=True,
     )
-    _write(found, options)
-    found["parts"] = parts(towers, trial)
-    print(f"parts, alone, {len(trial)} texts: {json.dumps(found['parts'])}", flush=True)
     _write(found, options)
 
 
