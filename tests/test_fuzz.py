@@ -524,7 +524,7 @@ def test_a_planted_fault_is_found(request, monkeypatch, test, name, when):
 
     monkeypatch.setattr(owner, name, wrong)
     # Filters that earlier tests asked for are answered from memory.
-    request.getfixturevalue("searcher").store._snapshot._masks.clear()
+    request.getfixturevalue("searcher").store._snapshot.mask.cache_clear()
     _find(test, request, monkeypatch)
 
 
