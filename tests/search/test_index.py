@@ -258,7 +258,7 @@ def test_a_manifest_of_another_format_or_leading_elsewhere_is_refused(folder, re
     with pytest.raises(IndexFolderError, match="leads out of the index"):
         Searcher.open(folder, retriever)
     (folder / MANIFEST).write_text(json.dumps({"format": 1}))
-    with pytest.raises(IndexFolderError, match="is damaged or cannot be read"):
+    with pytest.raises(IndexFolderError, match="is damaged, or of an older version"):
         Searcher.open(folder, retriever)
 
 
