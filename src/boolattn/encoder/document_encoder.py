@@ -102,7 +102,7 @@ class DocumentEncoder:
         """Tokenise the next part in a thread; the tokenizer releases the interpreter's lock."""
         ahead: Future[list[Batch]] | None = None
         with ThreadPoolExecutor(1, thread_name_prefix="boolattn-tokens") as pool:
-            for rows in _portions(texts):
+            for rows in _tokenizer_shares(texts):
                 before, ahead = ahead, pool.submit(self._prepare, texts, rows)
                 yield from before.result() if before else ()
             yield from ahead.result() if ahead else ()
@@ -181,7 +181,7 @@ def group(lengths: Integers, n_tokens: int) -> Iterator[Integers]:
         rows = rows[size:]
 
 
-def _portions(texts: Sequence[str]) -> list[Integers]:
+def _tokenizer_shares(texts: Sequence[str]) -> list[Integers]:
     """Cut the texts, longest first, into parts of similar work for the tokenizer."""
     sizes = np.array([len(text) for text in texts], dtype=np.int64)
     order = np.argsort(-sizes, kind="stable")

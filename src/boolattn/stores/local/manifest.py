@@ -81,7 +81,8 @@ def read_manifest(folder: Path) -> Manifest:
             raise _missing(folder)
         values = checksums.read_manifest(path)
     except (DataError, OSError) as error:
-        raise IndexFolderError(f"{path} is damaged, or of an older version; build the index again") from error
+        reason = f"{path} is damaged, or of an older version"
+        raise IndexFolderError(f"{reason}; build the index again") from error
     check_format(folder, values.get("format"), FORMAT)
     try:
         values["settings"] = saved_settings(values.get("settings"), str(path))
