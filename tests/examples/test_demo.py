@@ -88,7 +88,7 @@ def test_the_command_for_the_page_names_existing_files(first, cache):
 def test_indexes_are_reused_and_a_broken_one_is_rebuilt(first, data, cache):
     for name in ("all-MiniLM-L6-v2", "shipped model"):
         assert f"encoding with {name}: 24" in first.stderr
-    victim = next((cache / "demo").glob("*/all-MiniLM*/segments/*/vectors*"))
+    victim = next((cache / "demo").glob("*/all-MiniLM*/segments/*"))
     victim.write_bytes(victim.read_bytes()[:-8])
     again = _demo(data)
     assert "encoding with all-MiniLM-L6-v2: 24" in again.stderr
