@@ -16,10 +16,10 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 31_690,
-    "benchmark_data": 2_716,
-    "experiments": 3_930,
-    "benchmarks": 2_460,
+    "src": 29_130,
+    "benchmark_data": 2_710,
+    "experiments": 3_891,
+    "benchmarks": 2_184,
     "tools": 84,
 }
 #: Words that do not say what a variable, argument, attribute, function or class holds.
