@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from boolattn.plugin.explain import Explanation
 
@@ -158,11 +159,14 @@ class TorchEncoder(Encoder):
         """Encode documents; see :func:`document_encoder`. Shape ``(texts, dim)``."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
+        thread = get_ident()
+
+        def count(_module: nn.Module, _inputs: object, outputs: dict[str, Tensor]) -> None:
+            if get_ident() == thread:  # others encode queries meanwhile
+                progress(len(outputs["sentence_embedding"]))
+
         # The last module runs once for each batch.
-        hook = list(self.towers.children())[-1].register_forward_hook(
-            lambda _module, _inputs, outputs: progress(len(outputs["sentence_embedding"]))
-        )
-        with hook:
+        with list(self.towers.children())[-1].register_forward_hook(count):
             return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
 
     def _operators(self, texts: Sequence[str]) -> list[list[str]]:
