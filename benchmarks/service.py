@@ -86,7 +86,7 @@ def service(index: Path, options: list[str]) -> Iterator[tuple[str, int]]:
     """Run the service, and stop it with SIGTERM; its address and the process that serves."""
     command = [sys.executable, "-m", "boolattn", "serve", str(index), "--port", "0"]
     process = subprocess.Popen(
-        [*command, "--no-compare", *options],
+        [*command, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

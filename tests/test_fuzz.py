@@ -484,17 +484,14 @@ FAULTS = [
 ]
 REFUSALS = [
     (test_document_files_of_any_bytes, "jsonl", "DataError", "gz"),
-    (test_document_files_of_any_bytes, "stores.document_files", "DataError", "not Parquet"),
+    (test_document_files_of_any_bytes, "jsonl", "DataError", "not Parquet"),
     *(
         (test_index_files, "stores.local.manifest", "IndexFolderError", part)
-        for part in ("is damaged or cannot", "was altered")
+        for part in ("is damaged, or of", "was altered")
     ),
     (test_a_manifest_that_was_written_so, "stores.local.manifest", "IndexFolderError", "by hand"),
-    *(
-        (test_model_files, "checksums", "DataError", part)
-        for part in ("is damaged", "differs from")
-    ),
-    (test_model_files_that_were_written_so, "encoders.onnx_encoder", "DataError", "is damaged"),
+    (test_model_files, "checksums", "DataError", "is damaged"),
+    (test_model_files_that_were_written_so, "checksums", "DataError", "is damaged"),
 ]
 GIVEN = {"name": "bge-small-general", "file": "model.json"}
 

@@ -56,7 +56,7 @@ source_options = joined(
 @option("--out", metavar="ADDRESS", help=f"{ADDRESS_HELP} Default: the file's name with .index.")
 @option("--model", default="shipped", help="shipped (comes with boolattn), minilm, or a folder.")
 @option("--vectors", help="How neighbours are searched: exact, hnsw; default: the store's way.")
-@option("--precision", default="float32", help="Of stored vectors: float32, float16, int8.")
+@option("--precision", default="float32", help="Of vectors: float32, float16, int8 by the store.")
 @option("--passages", type=int, help="Most tokens of a passage; default: the model's; 0: any.")
 @option("--words/--no-words", default=True, help="Index words too, for search by words.")
 @option("--kinds", type=Path, help="File of your own kinds, as in dairy: butter, cream.")

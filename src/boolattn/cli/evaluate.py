@@ -86,6 +86,8 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
     places = {name: options[name] for name in ("folder", "size", "seed")}
     data_set = open_dataset(on, DataOptions(**places, tell=note, splits=split))
     is_domains = on == "domains"
+    if is_domains and metrics:
+        raise ConfigError("the metrics of domains are fixed by split: leave out --metric")
     open_systems = _domain_systems if is_domains else _one_system
     measured: dict[str, dict[str, list[Results]]] = defaultdict(lambda: defaultdict(list))
     for folder, benchmark, way, system in open_systems(data_set, split, model, options):

@@ -109,18 +109,12 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
     'salads with nuts, without cheese'
     """
     match = _EXCLUDED_FIRST.fullmatch(text)
-    if (
-        match is None
-        or (
-            match["mark"] is None
-            and not (is_doubtful and _WITHOUT_ONE.fullmatch(match["excluded"]))
-        )
-        or any(
-            cue.operator is Operator.NOT
-            for name in ("head", "wanted")
-            for cue in find_cues(match[name])
-        )
+    if match is None or any(
+        cue.operator is Operator.NOT for cue in find_cues(f"{match['head']}, {match['wanted']}")
     ):
+        return None
+    is_one = is_doubtful and _WITHOUT_ONE.fullmatch(match["excluded"])
+    if match["mark"] is None and not is_one:
         return None
     moved, places = "", list[int]()
     for before, name in (("", "head"), (" ", "wanted"), (", ", "excluded")):

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     #: The spans of a document's passages in its text, and their vectors.
     Passages = tuple[Sequence[tuple[int, int]], Array]
 
-#: Documents of highest BM25 score among which a title is looked for.
+#: Documents of highest BM25+ score among which a title is looked for.
 _TITLES = 20
 #: A product with a matrix of so few rows takes longer than one with each of them.
 _FEW_QUERIES = 3
-#: Documents in which values are counted where a store cannot count them.
+#: Documents in which values are counted, and words compared, where a store cannot do it.
 _SAMPLE = 1000
 
 
@@ -52,7 +52,7 @@ class Claim(IntEnum):
     """What a document says of some terms."""
 
     ABSENT = 0  # it lacks one of them
-    DENIED = 1  # it has them all, but negates one: "no driving licence needed"
+    DENIED = 1  # it has them all, but one negated or in passing: "no licence needed"
     ASSERTED = 2  # it has them all
 
 
@@ -222,7 +222,7 @@ class Store(ABC):
     def adding(self) -> AbstractContextManager[Draft]:
         """Add documents, in place of those with the same ids.
 
-        They are visible when the context ends, and none of them is when an error ends it.
+        With transactions they are visible when the context ends, and none is after an error.
         """
 
     @abstractmethod

@@ -138,7 +138,7 @@ def _missing(folder: Path) -> IndexFolderError:
         return IndexFolderError(f"{folder} is a file, not an index; make one of it: {command}")
     if (folder / SEGMENTS).is_dir():
         return IndexFolderError(
-            f"the index at {folder} was never finished; go on with: boolattn index --resume"
+            f"the index at {folder} was never finished; go on with the same command and --resume"
         )
     return no_index(folder)
 

@@ -144,9 +144,9 @@ class Rows:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         segments = self.segments = [Segment(folder / name, manifest) for name in manifest.segments]
-        self.starts = np.cumsum([0, *(segment.n_rows for segment in segments)])
-        self._starts = np.cumsum([0, *(segment.n_documents for segment in segments)])
-        self.n_rows, self.n_documents = int(self.starts[-1]), int(self._starts[-1])
+        self.row_starts = np.cumsum([0, *(segment.n_rows for segment in segments)])
+        self._number_starts = np.cumsum([0, *(segment.n_documents for segment in segments)])
+        self.n_rows, self.n_documents = int(self.row_starts[-1]), int(self._number_starts[-1])
         #: Of each document, and the number of rows.
         self.first_rows: Keys = np.cumsum(
             np.concatenate([[0], *(segment.columns["n_rows"] for segment in segments)])
@@ -165,23 +165,23 @@ class Rows:
 
     def spans(self, number: int) -> list[tuple[int, int]]:
         """Return the passages of a document."""
-        index = int(np.searchsorted(self._starts, number, side="right")) - 1
-        first, last = self.first_rows[number : number + 2] - self.starts[index]
+        index = int(np.searchsorted(self._number_starts, number, side="right")) - 1
+        first, last = self.first_rows[number : number + 2] - self.row_starts[index]
         return [(a, b) for a, b in self.segments[index].columns["span"][first:last].tolist()]
 
     def row_vectors(self, rows: Keys) -> Array:
         """Return the vectors of some rows. Shape ``(rows, dim)``."""
         vectors = np.empty((len(rows), self._dimension), np.float32)
-        numbers = np.searchsorted(self.starts, rows, side="right") - 1
+        numbers = np.searchsorted(self.row_starts, rows, side="right") - 1
         for number in np.flatnonzero(np.bincount(numbers)):
             is_here = numbers == number
-            vectors[is_here] = self.segments[number].block(rows[is_here] - self.starts[number])
+            vectors[is_here] = self.segments[number].block(rows[is_here] - self.row_starts[number])
         return vectors
 
     def document(self, number: int) -> Document:
         """Read one document."""
-        index = int(np.searchsorted(self._starts, number, side="right")) - 1
-        return self.segments[index].document(int(number - self._starts[index]))
+        index = int(np.searchsorted(self._number_starts, number, side="right")) - 1
+        return self.segments[index].document(int(number - self._number_starts[index]))
 
     def find(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the numbers of some ids; those of unknown and deleted documents are absent."""
@@ -202,7 +202,7 @@ class Rows:
     def _read_values(self, name: str) -> FieldValues:
         """Return the values of a field, those of deleted documents too."""
         pieces = []
-        for start, segment in zip(self._starts, self.segments, strict=False):
+        for start, segment in zip(self._number_starts, self.segments, strict=False):
             if (hashes := segment.columns.get(f"hash:{name}")) is not None:
                 nothing = np.full(len(hashes), np.nan)
                 columns = [segment.columns.get(f"{k}:{name}", nothing) for k in COMPARED]

@@ -51,7 +51,7 @@ def exact_scores(rows: Rows, queries: Array) -> Array:
         block = segment.block(slice(first, first + _BLOCK))
         similarities(queries, block, scores[:, start + first : start + first + len(block)])
 
-    pairs = zip(rows.segments, rows.starts, strict=False)
+    pairs = zip(rows.segments, rows.row_starts, strict=False)
     jobs = [(s, start, first) for s, start in pairs for first in range(0, s.n_rows, _BLOCK)]
     # For few rows, threads would take longer to start than to compare.
     threads = default_threads() if len(jobs) > _FEW_BLOCKS else 1
@@ -135,7 +135,7 @@ def write_graph(
     else:
         index = faiss.IndexHNSWFlat(manifest.settings.dimension, 32, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = 80
-    for start, segment in zip(rows.starts, rows.segments, strict=False):
+    for start, segment in zip(rows.row_starts, rows.segments, strict=False):
         if start >= first_row:
             index.add(np.ascontiguousarray(segment.block(slice(None))))
     graph = {"file": path.name, **Hnsw(rows, index, {}).tune(queries)}

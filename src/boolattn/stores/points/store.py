@@ -118,10 +118,9 @@ class PointStore(PointDatabase):
 
     @contextmanager
     def adding(self) -> Iterator[Draft]:
-        """Add documents, each of which is visible when it is written, without transactions.
+        """Add documents; without transactions each is visible once it is written.
 
-        Then, after an error, the documents that were written stay, each of them whole, and the same
-        documents written again complete the rest.
+        After an error those that were written stay, and the same call again completes the rest.
         """
         try:
             with self.writing() as store:
