@@ -281,7 +281,7 @@ def test_a_stopped_build_is_resumed(folder, retriever):
             encode=lambda batches: encode(batches, 3),
         )
     assert len(encoded) == 15
-    with pytest.raises(IndexFolderError, match="was never finished; go on with: boolattn index"):
+    with pytest.raises(IndexFolderError, match="was never finished; go on with the same command"):
         Searcher.open(folder, retriever)
     with pytest.raises(IndexFolderError, match=r"a build was stopped in .*: go on with --resume"):
         Searcher.build(folder, word_model.corpus(), retriever, segment_size=5)

@@ -178,7 +178,7 @@ def tab(browser):
 
     def open_tab(url: str, **options):
         page = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | options))
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on(
             "console",
