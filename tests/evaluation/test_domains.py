@@ -181,6 +181,12 @@ def test_no_domain_has_the_split(folder, tmp_path):
         run("evaluate", "bm25", "--on", "domains", "--data", folder, "--out", tmp_path)
 
 
+def test_metrics_of_domains_cannot_be_chosen(folder, tmp_path):
+    arguments = ["--on", "domains", "--data", folder, "--metric", "ndcg@10", "--out", tmp_path]
+    with pytest.raises(ConfigError, match="leave out --metric"):
+        run("evaluate", "bm25", *arguments)
+
+
 def test_undecided_documents_do_not_count():
     query = Query(
         id="q", text="", gold=frozenset("a"), undecided=frozenset("bc"), operators=(Operator.NOT,)

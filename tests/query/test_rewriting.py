@@ -12,6 +12,7 @@ from boolattn.query.rewriting import (
     mixes_operators,
     read_negated_form,
     rewrite,
+    with_exclusion_last,
 )
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom, Everything, atoms
@@ -145,6 +146,12 @@ def test_what_is_wanted_may_stand_after_what_is_excluded(text, expected):
     reading = read(text)
     for atom, spans in zip(atoms(reading.tree), reading.spans, strict=True):
         assert " ".join(text[start:end].strip() for start, end in spans) == atom.text
+
+
+def test_long_texts_are_not_put_in_another_order():
+    text = "salads without cheese, with nuts"
+    assert with_exclusion_last(text)
+    assert with_exclusion_last(text + " and fruit" * 27) is None
 
 
 def test_nothing_but_is_only():

@@ -55,6 +55,8 @@ _EXCLUDED_FIRST = re.compile(
     r"(?P<wanted>(?(mark)|\s+)(?:with|containing|including|plus)\s+(?!no\b)[^;.?!]+)[?.!\s]*",
     re.IGNORECASE,
 )
+#: Characters of the longest text that is matched: the time grows with the cube of the length.
+_MAX_REORDERED = 300
 _WITHOUT_ONE = re.compile(r"(?:without|w/o|no|sans|minus)\s+[\w-]+", re.IGNORECASE)
 _POLITE = (
     r"(?:(?:hi|hello|hey|please|pls|ok|okay|so|just|but|and|sorry|thanks|show\s+me|give\s+me|"
@@ -108,7 +110,7 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
     >>> with_exclusion_last("salads without cheese, with nuts")[0]
     'salads with nuts, without cheese'
     """
-    match = _EXCLUDED_FIRST.fullmatch(text)
+    match = _EXCLUDED_FIRST.fullmatch(text) if len(text) <= _MAX_REORDERED else None
     if match is None or any(
         cue.operator is Operator.NOT for cue in find_cues(f"{match['head']}, {match['wanted']}")
     ):
