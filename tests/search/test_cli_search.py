@@ -349,3 +349,14 @@ def test_a_field_between_quotes_is_a_condition():
     assert searcher.search("soup", filters=parse_filters(['"Time (min)"<30'])).total == 3
     with pytest.raises(BoolattnError, match="no document has the field 'Zeit'"):
         searcher.search('"Zeit"<30')
+
+
+@pytest.mark.parametrize(("verb", "hint"), [("serch", "did you mean 'search'"), ("zzz", "--help")])
+def test_an_unknown_command_says_what_to_do(verb, hint):
+    done = subprocess.run(
+        [sys.executable, "-m", "boolattn", verb], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert f"no command {verb!r}" in line
+    assert hint in line

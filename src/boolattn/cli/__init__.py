@@ -34,19 +34,21 @@ class _Verbs(click.Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(_MODULES)
 
-    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command:
         if cmd_name not in _MODULES:
-            return None
+            from boolattn.stores.filters import did_you_mean
+
+            hint = did_you_mean(cmd_name, _MODULES) or "; see boolattn --help"
+            raise click.UsageError(f"there is no command {cmd_name!r}{hint}")
         module = import_module(f"boolattn.cli.{_MODULES[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, verbs in _VERBS.items():
-            commands = {verb: self.get_command(ctx, verb) for verb in verbs}
             with formatter.section(heading):
                 formatter.write_dl(
-                    [(n, c.get_short_help_str(99)) for n, c in commands.items() if c]
+                    [(verb, self.get_command(ctx, verb).get_short_help_str(99)) for verb in verbs]
                 )
 
 
