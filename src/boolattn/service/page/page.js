@@ -281,7 +281,9 @@ async function begin() {
   }
   $("error").hidden = true;
   drawAbout();
+  const typed = $("query").value; // while the page was loading
   restore();
+  if (!state.q) $("query").value = typed;
   // The search need not wait for these, nor fail with them.
   call("/examples").then(drawExamples, () => null);
   call("/facets").then((found) => {
