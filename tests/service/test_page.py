@@ -121,6 +121,17 @@ def test_scripts_in_documents_are_never_run(tab, address):
     assert page.title().startswith("<img")
 
 
+def test_what_is_typed_while_the_page_loads_stays(tab, address):
+    page = tab(address)
+    waiting = []
+    page.route("**/about", lambda route: waiting.append(route))
+    page.reload()
+    page.fill("#query", "beetles of Java")
+    waiting[0].continue_()
+    page.wait_for_function("() => document.querySelector('#about').innerText.startsWith('6')")
+    assert page.input_value("#query") == "beetles of Java"
+
+
 def test_keyboard_navigation(tab, address):
     page = tab(f"{address}?compare=true")
     page.wait_for_function("() => document.querySelector('#about').innerText.startsWith('6')")
