@@ -137,6 +137,20 @@ def test_a_device_or_a_torch_folder_chooses_torch(shipped, monkeypatch):
         load_model(str(folder))
 
 
+def test_two_processes_may_unpack_a_model_at_once(tmp_path):
+    code = "from boolattn.encoders.models import shipped_model; print(shipped_model())"
+    environment = os.environ | {"BOOLATTN_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", code]
+    processes = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    folders = {process.communicate(timeout=100)[0] for process in processes}
+    assert [process.returncode for process in processes] == [0, 0]
+    assert len(folders) == 1
+    assert len(list((tmp_path / "cache/models").iterdir())) == 1
+
+
 def test_minilm_runs_with_the_weights_of_its_package(monkeypatch, tmp_path):
     ours, theirs = load_model("minilm"), load_model("minilm", device="cpu")
     assert isinstance(ours, OnnxEncoder)

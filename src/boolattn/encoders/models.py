@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from boolattn.checksums import check_folder, file_sum, verify, write_sums
 from boolattn.encoders.base import Encoder
@@ -25,6 +25,9 @@ from boolattn.encoders.onnx_encoder import (
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
 from boolattn.settings import checked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SHIPPED, MINILM = "shipped", "minilm"
 NAMES = (SHIPPED, MINILM)
@@ -55,11 +58,12 @@ def torch_folder(folder: str | Path) -> Path:
     verify(folder, manifest.files, MANIFEST)
     # The manifest has the sums of all files: of the settings, too, which the fingerprint is not of.
     name = f"{folder.resolve().name}-{file_sum(folder / MANIFEST)[:12]}"
-    target = cache_folder() / "models" / name
-    if not (target / "modules.json").is_file():
-        with atomic_folder(target, replace=True, finish=write_sums) as draft:
-            write_torch(folder, draft)
-    return target
+
+    def fill(draft: Path) -> None:
+        write_torch(folder, draft)
+        write_sums(draft)
+
+    return _cached(name, fill)
 
 
 def shipped_model() -> Path:
@@ -164,14 +168,31 @@ def _minilm_graphs() -> Path:
     """Return MiniLM for onnxruntime: our graphs, with the weights of its package."""
     source, template = minilm_folder(), _FOLDERS[MINILM]
     manifest = read_onnx_manifest(template)
-    target = cache_folder() / "models" / f"onnx-minilm-{file_sum(template / MANIFEST)[:12]}"
-    if not is_onnx_folder(target):
-        with atomic_folder(target, replace=True) as draft:
-            shutil.copytree(template, draft, dirs_exist_ok=True)
-            shutil.copyfile(source / TOKENIZER, draft / TOKENIZER)
-            fill_weights(template, source, draft)
-            try:
-                verify(draft, manifest.files, MANIFEST)
-            except DataError as error:
-                raise DataError(f"{source} is another model than all-MiniLM-L6-v2") from error
+
+    def fill(draft: Path) -> None:
+        shutil.copytree(template, draft, dirs_exist_ok=True)
+        shutil.copyfile(source / TOKENIZER, draft / TOKENIZER)
+        fill_weights(template, source, draft)
+        try:
+            verify(draft, manifest.files, MANIFEST)
+        except DataError as error:
+            raise DataError(f"{source} is another model than all-MiniLM-L6-v2") from error
+
+    return _cached(f"onnx-minilm-{file_sum(template / MANIFEST)[:12]}", fill)
+
+
+def _cached(name: str, fill: Callable[[Path], None]) -> Path:
+    """Return a model's folder in the cache, filled on first use, by one process at a time."""
+    from filelock import FileLock
+
+    target = cache_folder() / "models" / name
+    if not target.is_dir():
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(cache_folder() / "lock"):
+                if not target.is_dir():
+                    with atomic_folder(target) as draft:
+                        fill(draft)
+        except OSError as error:
+            raise DataError(f"cannot write {target}: {error.strerror or error}") from error
     return target
