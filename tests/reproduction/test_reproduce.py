@@ -18,7 +18,6 @@ from boolattn.data.beir import read_beir
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
 from boolattn.reproduction import execution, requests
 from boolattn.reproduction.reproduce import make_request, targets
-from boolattn.reproduction.requests import resolve
 from boolattn.reproduction.runs import Run
 
 #: One step of pretraining instead of the paper's epoch.
@@ -90,10 +89,10 @@ def test_a_table_has_the_papers_rows_and_ours(files):
     train = read_beir(files / "data").splits["train"]
     assert {line.split()[0] for line in ranked.read_text().splitlines()} == {q.id for q in train}
     # Figure 3 reuses the finished run.
-    before = (files / "out/runs/beir/minilm/plain-0.json.gz").stat().st_mtime_ns
+    before = (files / "out/runs/beir/minilm/plain-0.jsonl.xz").stat().st_mtime_ns
     figure = call("figure3", *options[:4], *more, *SHORT, "--seeds", "0").stdout
     assert "`_ that are not _`" in figure
-    assert (files / "out/runs/beir/minilm/plain-0.json.gz").stat().st_mtime_ns == before
+    assert (files / "out/runs/beir/minilm/plain-0.jsonl.xz").stat().st_mtime_ns == before
 
 
 @pytest.mark.slow
@@ -118,8 +117,7 @@ def test_a_preset_names_data_set_and_encoder(tmp_path):
     for name, encoder in (("boolquestions", "bert-base"), ("boolquestions-large", "bert-large")):
         asked = make_request("table2", name, str(tmp_path))
         assert (asked.datasets, asked.encoders) == (["boolquestions"], [encoder])
-        [spec, *_] = asked.specs()
-        assert resolve(spec, asked).model.encoder == f"{encoder}-uncased"
+        assert next(asked.runs()).preset.model.encoder == f"{encoder}-uncased"
     request = make_request("table1", "demo")
     assert (request.datasets, request.encoders) == (["taxa"], ["minilm"])
 
@@ -213,6 +211,6 @@ def test_a_run_of_other_weights_or_data_is_not_reused(files, tiny_encoder, token
     monkeypatch.setattr(sys, "argv", ["boolattn", *map(str, words)])
     table = call(*words[1:])
     assert "| plain towers | ours |" in table.stdout
-    run = Run.load(files / "second/runs/boolquestions/minilm/plain-0.json.gz")
+    run = Run.load(files / "second/runs/boolquestions/minilm/plain-0.jsonl.xz")
     assert run.details["inputs"].keys() == {"data", "encoder", "start"}
     assert shlex.split(run.details["command"]) == sys.argv

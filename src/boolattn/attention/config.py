@@ -9,8 +9,6 @@ from boolattn.settings import check_types, limited
 
 #: The operator axis of every tensor: AND, OR, NOT.
 OPERATORS = ("and", "or", "not")
-#: Settings that files of older versions lack, as they were then.
-OLDER = {"gate_reads": "mean", "bounded_scope": False, "use_factor": False}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.errors import ConfigError
+from boolattn.files import package_table
 from boolattn.settings import build
 
 if TYPE_CHECKING:
@@ -17,10 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KINDS = ("trained", "untrained", "bm25")
-QUERY_MODES = ("plain_text", "oracle_operators")
 #: Of the files of runs.
-ENDING = ".json.gz"
+ENDING = ".jsonl.xz"
 #: Name of the encoder in runs of systems that have none.
 NO_ENCODER = "none"
 
@@ -37,12 +34,6 @@ class SystemSpec:
     pretrain: bool = False
     query_modes: tuple[str, ...] = ("plain_text",)
     datasets: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ConfigError(f"{self.name}: kind must be one of {', '.join(KINDS)}")
-        if unknown := [mode for mode in self.query_modes if mode not in QUERY_MODES]:
-            raise ConfigError(f"no query mode {unknown[0]!r}; there are {', '.join(QUERY_MODES)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,22 +83,6 @@ class RunKey:
         return f"{self.dataset} {self.encoder} {self.system} {self.seed}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunSpec:
-    """One run: a system on a data set and encoder, with a seed."""
-
-    system: SystemSpec
-    dataset: DatasetSpec
-    encoder: EncoderSpec
-    seed: int
-
-    @property
-    def key(self) -> RunKey:
-        """What its file is named after."""
-        encoder = NO_ENCODER if self.system.kind == "bm25" else self.encoder.name
-        return RunKey(self.dataset.name, encoder, self.system.name, self.seed)
-
-
 class Table(dict[str, T]):
     """Systems, encoders or data sets by name; an unknown name is a user's error."""
 
@@ -124,31 +99,22 @@ class Registry:
     encoders: Table[EncoderSpec]
     datasets: Table[DatasetSpec]
 
-    @classmethod
-    def parse(cls, text: str) -> Registry:
-        """Read a TOML text."""
-        tables = tomllib.loads(text)
-        return cls(
-            _specs(SystemSpec, _with_bases(tables.get("system", {}))),
-            _specs(EncoderSpec, tables.get("encoder", {})),
-            _specs(DatasetSpec, tables.get("dataset", {})),
-        )
-
 
 @lru_cache(maxsize=1)
 def registry() -> Registry:
     """Return what ``systems.toml`` defines."""
-    return Registry.parse(
-        files("boolattn.reproduction").joinpath("systems.toml").read_text("utf-8")
+    tables = package_table("boolattn.reproduction", "systems.toml")
+    return Registry(
+        _specs(SystemSpec, _with_bases(tables["system"])),
+        _specs(EncoderSpec, tables["encoder"]),
+        _specs(DatasetSpec, tables["dataset"]),
     )
 
 
 def _with_bases(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     full: dict[str, dict[str, Any]] = {}
     for name, row in rows.items():
-        base = full.get(row.get("base", ""), {})
-        if not base and "base" in row:
-            raise ConfigError(f"systems.toml [{name}]: base {row['base']!r} must be defined before")
+        base = full[row["base"]] if "base" in row else {}
         # The changes of the base come first.
         full[name] = {**base, **row, "set": [*base.get("set", ()), *row.get("set", ())]}
     return full
