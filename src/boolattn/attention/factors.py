@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+#: Most tokens of a text for which a CPU adds the dense bias, of the texts with an open expert.
+SHORT = 128
+
 
 @dataclass(frozen=True)
 class Factors:

@@ -14,8 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from boolattn.attention.factors import wide_attention
-from boolattn.attention.folded import SHORT
+from boolattn.attention.factors import SHORT, wide_attention
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ import torch
 from torch.nn import functional as F
 from triton import cdiv, next_power_of_2
 
-from boolattn.attention.factors import AttentionBias, Factors, bias_factors
-from boolattn.attention.folded import SHORT
+from boolattn.attention.factors import SHORT, AttentionBias, Factors, bias_factors
 from boolattn.attention.gpu.kernels import attention_kernel, cue_kernel, near_kernel, scope_kernel
 
 if TYPE_CHECKING:
