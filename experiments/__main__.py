@@ -133,7 +133,7 @@ def validation(parser: str, errors: bool, queries: tuple[str, ...]) -> str:
 def request_of(options: Mapping[str, Any]) -> RunRequest:
     """Return the runs that the options of ``run`` name."""
     from boolattn.reproduction.requests import RunRequest
-    from boolattn.reproduction.systems import parse_seeds
+    from boolattn.reproduction.runs import parse_seeds
 
     datasets = split_names(options["on"])
     folders = parse_pairs(options["data"], datasets)

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from boolattn.evaluation.tables import short
-from boolattn.reproduction.runs import Run, RunKey
-from boolattn.reproduction.systems import registry
+from boolattn.reproduction.runs import Run, RunKey, registry
 from experiments.__main__ import main
 
 RUNS = Path(__file__).parents[2] / "docs/results/runs/quest-intro"

@@ -9,7 +9,7 @@ import pytest
 from boolattn.errors import ConfigError
 from boolattn.reproduction.reproduce import targets
 from boolattn.reproduction.requests import RunRequest
-from boolattn.reproduction.systems import registry
+from boolattn.reproduction.runs import registry
 from experiments.__main__ import parse_pairs
 
 

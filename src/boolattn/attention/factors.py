@@ -21,10 +21,8 @@ SHORT = 128
 class Factors:
     """A bias ``scale * sum_e query[i, e] * key[j, e]`` for every head.
 
-    Attributes:
-        query: One column for each operator, then padding. ``(batch, heads, tokens, columns)``.
-        key: Same shape.
-        scale: Of attention's dot product.
+    Query and key have one column for each operator, then padding, in the shape ``(batch, heads,
+    tokens, columns)``; the scale is that of attention's dot product.
     """
 
     query: Tensor

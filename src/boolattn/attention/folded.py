@@ -44,21 +44,14 @@ _MOST_PAIRS = 2**22
 
 @dataclass(frozen=True)
 class FoldedCues:
-    """What the layers of a pass share.
+    """What the layers of a pass share."""
 
-    Attributes:
-        rows: Texts with an open expert, if not all. Shape ``(open,)``.
-        n_texts: Of the batch.
-        mask: 1 for tokens and 0 for padding, if there is any. Shape ``(open * tokens, 1)``.
-        layers: Weights of the experts, and their inputs beside the hidden state, by layer: cues,
-            tokens that cannot be in scope, ones, position weights; with zeros around the text, as
-            many as the convolution reaches. Shape
-            ``(open, reach + tokens + reach, 3 operators + 1)``.
-    """
-
-    rows: Tensor | None
-    n_texts: int
-    mask: Tensor | None
+    rows: Tensor | None  # texts with an open expert, if not all. Shape ``(open,)``.
+    n_texts: int  # of the batch
+    mask: Tensor | None  # 1 for tokens, 0 for padding, if any. Shape ``(open * tokens, 1)``.
+    #: Weights of the experts, and their inputs beside the hidden state, by layer: cues, tokens that
+    #: cannot be in scope, ones, position weights; with zeros around the text, as many as the
+    #: convolution reaches. Shape ``(open, reach + tokens + reach, 3 operators + 1)``.
     layers: dict[int, tuple[FoldedLayer, Tensor]]
 
     def bias(self, index: int, hidden: Tensor) -> FoldedBias:

@@ -20,17 +20,10 @@ NOISE_EPS = 1e-6
 
 @dataclass(frozen=True)
 class Scope:
-    """Output of one layer's scope predictor.
+    """Output of one layer's scope predictor. Shapes ``(batch, tokens, operators, heads)``."""
 
-    Attributes:
-        logits: Without noise; minus that of a bounded threshold, so that a token above 0 is in
-            scope. Shape ``(batch, tokens, operators, heads)``.
-        inside: 1 in scope, 0 outside and on tokens that cannot be in scope, with
-            straight-through gradients. Same shape.
-    """
-
-    logits: Tensor
-    inside: Tensor
+    logits: Tensor  # without noise; less a bounded threshold's, so that above 0 is in scope
+    inside: Tensor  # 1 in scope, 0 outside or where none can be, with straight-through gradients
 
 
 class ScopePredictor(nn.Module):
@@ -166,21 +159,13 @@ def uniform(bound: float, *shape: int) -> Tensor:
 
 @dataclass(frozen=True)
 class CueState:
-    """Cues and gate of a batch, computed before the first layer and used by every layer.
+    """Cues and gate of a batch, computed before the first layer and used by every layer."""
 
-    Attributes:
-        mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
-        scopable: 1 for tokens that can be in scope. Same shape.
-        gate: Which experts are open.
-        cue_logits: Shape ``(batch, operators, tokens)``.
-        cue: Cue probabilities, 0 on padding. Same shape.
-    """
-
-    mask: Tensor
-    scopable: Tensor
+    mask: Tensor  # 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
+    scopable: Tensor  # 1 for tokens that can be in scope. Same shape.
     gate: Gate
-    cue_logits: Tensor
-    cue: Tensor
+    cue_logits: Tensor  # shape ``(batch, operators, tokens)``
+    cue: Tensor  # cue probabilities, 0 on padding. Same shape.
 
 
 @dataclass(frozen=True)

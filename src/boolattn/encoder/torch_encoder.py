@@ -61,12 +61,8 @@ MAX_TOKENS = 8192
 class TorchEncoder(Encoder):
     """Any sentence-transformers model as an encoder.
 
-    Args:
-        towers: Any sentence-transformers model.
-
-    Attributes:
-        labels: Oracle labels: names of operators by query text. Where there are any they open the
-            gates, not the model's own; those for which the model has no expert are left out.
+    ``labels`` are oracle labels: names of operators by query text. Where there are any they open
+    the gates, not the model's own; those for which the model has no expert are left out.
 
     >>> import boolattn
     >>> encoder = boolattn.TorchEncoder.load(boolattn.shipped_model())

@@ -15,8 +15,7 @@ from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file, package_table
 from boolattn.reproduction.requests import RunRequest
-from boolattn.reproduction.runs import load_tables
-from boolattn.reproduction.systems import RunKey, registry
+from boolattn.reproduction.runs import RunKey, load_tables, registry
 from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from transformers import AutoConfig
 
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.sentences import generate
+from boolattn.encoder.towers import from_pretrained
 from boolattn.encoders.models import torch_source
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import text_hash
-from boolattn.reproduction.runs import Run
-from boolattn.reproduction.systems import NO_ENCODER, RunKey, registry
+from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
 from boolattn.training.corpus import Corpus
 from boolattn.training.retrieval import require_gpu
 from boolattn.training.settings import load_preset, read_preset
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.data.records import Dataset
-    from boolattn.reproduction.systems import DatasetSpec, EncoderSpec, SystemSpec
+    from boolattn.reproduction.runs import DatasetSpec, EncoderSpec, SystemSpec
     from boolattn.training.settings import Preset
 
 #: The paper's.
@@ -276,17 +276,11 @@ def _difference(saved: Mapping[str, Mapping[str, object]], run: PlannedRun) -> s
 
 @lru_cache(maxsize=8)
 def _check_encoder(name: str) -> None:
-    """Refuse an encoder that cannot be loaded."""
-    folder = _encoder_folder(name)
-    if folder and not any(path.suffix in WEIGHTS for path in folder.iterdir()):
-        raise MissingDataError(f"{folder} holds no weights (*.safetensors)")
+    """Refuse an encoder that cannot be loaded; of a folder the weights are checked too."""
     try:
-        AutoConfig.from_pretrained(folder or name, local_files_only=folder is not None)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise MissingDataError(
-            f"no encoder {name!r} ({reason}); name its folder with --encoder"
-        ) from error
+        from_pretrained(AutoConfig, torch_source(name))
+    except (DataError, MissingDataError) as error:
+        raise MissingDataError(f"no encoder {name!r}: {error}, with --encoder") from error
 
 
 def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:

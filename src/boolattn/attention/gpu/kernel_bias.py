@@ -69,19 +69,13 @@ def launch(
 class KernelCues:
     """What the layers of a pass share.
 
-    Attributes:
-        mask: Not 0 for tokens. Shape ``(batch, tokens)``.
-        cue: Cue probabilities, 0 on padding. Shape ``(batch, operators, tokens)``,
-            and up to three texts more, without a value.
-        allowed: 1 for tokens that can be in the scope of an open expert. Same shape.
-        near: Position weights by layer. Same shape.
-        layers: The layers' weights.
+    But for the mask, shapes are ``(batch, operators, tokens)``, and up to three texts more.
     """
 
-    mask: Tensor
-    cue: Tensor
-    allowed: Tensor
-    near: dict[int, Tensor]
+    mask: Tensor  # not 0 for tokens. Shape ``(batch, tokens)``.
+    cue: Tensor  # cue probabilities, 0 on padding
+    allowed: Tensor  # 1 for tokens that can be in the scope of an open expert
+    near: dict[int, Tensor]  # position weights by layer
     layers: dict[int, KernelLayer]
 
     def bias(self, index: int, hidden: Tensor) -> KernelBias:
