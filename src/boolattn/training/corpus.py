@@ -118,5 +118,5 @@ def encode_queries(
 
 def rank(queries: Tensor, documents: Tensor, depth: int) -> Ranking:
     """Rank documents by one vector a query."""
-    hits = exact_search(queries, documents, depth)
+    hits = exact_search(queries.cpu().numpy(), documents.cpu().numpy(), depth)
     return Ranking(hits.rows.astype(np.int32), hits.scores)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.attention.folded import FoldedLayer
     from boolattn.attention.layer import BoolAttnLayer
 
 #: Tokens of one program.
@@ -128,9 +127,9 @@ class KernelWeights(NamedTuple):
 
 
 class KernelLayer:
-    """One layer's weights: one matrix for the hidden state, and packed constants."""
+    """One layer's weights, of a ``FoldedLayer``: one matrix for the hidden state, and constants."""
 
-    def __init__(self, layer: BoolAttnLayer, folded: FoldedLayer) -> None:
+    def __init__(self, layer: BoolAttnLayer, folded: Any) -> None:  # noqa: ANN401 - above this one
         n_kernel, n_heads, n = folded.n_kernel, folded.n_heads, layer.config.n_operators
         n_inner, head_size = folded.second.shape[0] // n, layer.head_size
         weight, rest = folded.first.T, folded.rest.T
