@@ -9,8 +9,15 @@ from torch.nn import functional as F
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.factors import Factors, wide_attention
 from boolattn.attention.gate import learned_gate, straight_through
-from boolattn.attention.layer import BiasPredictor, LayerBias, ScopePredictor, gumbel_sigmoid
-from boolattn.attention.position import N_COMPARED, position_weight, squared_distance
+from boolattn.attention.layer import (
+    N_COMPARED,
+    BiasPredictor,
+    LayerBias,
+    ScopePredictor,
+    gumbel_sigmoid,
+    position_weight,
+    squared_distance,
+)
 
 HIDDEN, HEADS = 24, 4
 

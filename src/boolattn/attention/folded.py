@@ -20,8 +20,15 @@ from torch.nn import functional as F
 
 from boolattn.attention.cue import CuePredictor
 from boolattn.attention.factors import SHORT, AttentionBias, Factors, bias_factors
-from boolattn.attention.layer import BiasPredictor, BoolAttnLayer, ScopePredictor
-from boolattn.attention.position import N_COMPARED, position_precision, position_weight, words
+from boolattn.attention.layer import (
+    N_COMPARED,
+    BiasPredictor,
+    BoolAttnLayer,
+    ScopePredictor,
+    position_precision,
+    position_weight,
+    words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

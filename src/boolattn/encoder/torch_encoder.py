@@ -30,13 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
     from torch import Tensor, nn
 
+    from boolattn.encoders.base import Array
     from boolattn.plugin.explain import Explanation
-
-    Array = NDArray[np.float32]
 
 
 #: Settings that change vectors, and neither names nor shapes of tensors.

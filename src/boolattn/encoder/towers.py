@@ -109,10 +109,6 @@ def _query_model(
     encoder: PreTrainedModel, config: BoolAttnConfig | None, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
     """Return the query tower's model: a Bool-BERT, or the bare encoder without a plug-in."""
-    if isinstance(encoder, BoolBertModel):
-        if config is not None and config != encoder.config.boolattn_config:
-            raise ConfigError("this encoder has BoolAttn with other settings")
-        return encoder
     if not hasattr(encoder.base_model, NAME):
         if config is None:
             return _bare(encoder)

@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from boolattn.evaluation.benchmark import Judgements
-
-    Floats = NDArray[np.float64]
+    from boolattn.evaluation.metrics import Floats
 
 FORMAT = "boolattn-results-1"
 #: Groupings of queries.

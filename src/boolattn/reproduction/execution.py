@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import platform
 import shutil
 import time
 from itertools import product
@@ -31,9 +30,10 @@ from boolattn.reproduction.requests import (
 from boolattn.reproduction.runs import Run
 from boolattn.training import launch
 from boolattn.training.corpus import encode_queries, rank
+from boolattn.training.launch import make_towers
+from boolattn.training.loop import processes
 from boolattn.training.retrieval import release_memory
 from boolattn.training.run_folder import about_machine
-from boolattn.training.towers import make_towers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -133,27 +133,18 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
             towers = _trained(run, paths, details)
             seconds["train"] = round(time.perf_counter() - start, 2)
         else:
-            towers = make_towers(preset).to(device())
+            towers = make_towers(preset).to(processes().device)
         rankings = _tower_rankings(run, towers, judged)
     names = {"system": system.name, "dataset": run.dataset.name, "seed": run.seed}
-    results = [
-        results_of(
-            judged[split],
-            measure(ranking, judged[split]),
-            **names,
-            split=split,
-            gate=gate,
-            details={"query_mode": mode},
-        )
-        for mode, split, gate, ranking in rankings
-    ]
+    results = []
+    for mode, split, gate, ranking in rankings:
+        about = {**names, "split": split, "gate": gate, "details": {"query_mode": mode}}
+        results.append(results_of(judged[split], measure(ranking, judged[split]), **about))
     seconds["rank"] = round(time.perf_counter() - start - sum(seconds.values()), 2)
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
-    about = about_machine()
-    # The kernel's version says nothing about a result.
-    about["machine"]["system"] = f"{platform.system()} {platform.machine()}"
-    Run(run.key, results, {**details, "command": paths.command, **about}).save(paths.runs)
+    details |= {"command": paths.command, **about_machine()}
+    Run(run.key, results, details).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
     home = paths.model(run.key)
     for part in ("checkpoint.safetensors", "best", _BEGUN) if paths.keep_models else ("",):
@@ -185,7 +176,7 @@ def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> Sentence
     )
     result = launch.train(preset, where, run.corpus)
     details["training"] = {"steps": result.n_steps, **result.metrics}
-    return load_towers(result.model, device=device())
+    return load_towers(result.model, device=str(processes().device))
 
 
 def _begin(home: Path, about: Mapping[str, Any]) -> bool:
@@ -238,8 +229,3 @@ def _tower_rankings(
         is_other = use_labels and gate != "oracle"
         labels = f"oracle, trained with {gate}" if is_other else gate
         yield mode, split, labels, rank(vectors, documents, needed_depth(judgements))
-
-
-def device() -> str:
-    """Return the device to compute on."""
-    return "cuda" if torch.cuda.is_available() else "cpu"

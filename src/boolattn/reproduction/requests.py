@@ -26,9 +26,9 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import text_hash
 from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
 from boolattn.training.corpus import Corpus
+from boolattn.training.launch import load_encoder, make_towers
 from boolattn.training.retrieval import require_gpu
 from boolattn.training.settings import load_preset, read_preset
-from boolattn.training.towers import load_encoder, make_towers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -158,7 +158,9 @@ def about_machine() -> dict[str, Any]:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    machine = {"n_threads": torch.get_num_threads(), "system": platform.platform()}
+    # The kernel's version says nothing about a result.
+    system = f"{platform.system()} {platform.machine()}"
+    machine = {"n_threads": torch.get_num_threads(), "system": system}
     return {"versions": versions, "revision": _revision(), "machine": {"device": device, **machine}}
 
 

@@ -15,6 +15,7 @@ from boolattn.encoder.document_encoder import document_prompt
 from boolattn.encoder.export.graphs import TEXTS, TowerGraph, tower_graphs, write_graph
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.towers import settings_of
+from boolattn.encoders.callables import unit
 from boolattn.encoders.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
 from boolattn.encoders.onnx_encoder import (
     DOCUMENT,
@@ -31,11 +32,8 @@ from boolattn.files import atomic_folder, require, scratch_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from boolattn.encoders.base import Encoder
-
-    Array = NDArray[Any]
+    from boolattn.encoders.int8 import Array
 
 #: Files of a torch model that are text and small; weights and tokenizers are stored once.
 _SMALL = (".json", ".txt", ".md")
@@ -204,9 +202,5 @@ def check_agreement(torch: Encoder, onnx: Encoder, texts: Sequence[str]) -> dict
         "operand_cosine": (torch.encode_operands(texts), onnx.encode_operands(texts)),
         "document_cosine": (torch.encode_documents(texts), onnx.encode_documents(texts)),
     }
-    return {name: round(_least_cosine(*vectors), 5) for name, vectors in pairs.items()}
-
-
-def _least_cosine(a: Array, b: Array) -> float:
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return float(((a * b).sum(1) / np.maximum(norms, 1e-12)).min())
+    cosines = {name: (unit(a) * unit(b)).sum(1).min() for name, (a, b) in pairs.items()}
+    return {name: round(float(cosine), 5) for name, cosine in cosines.items()}

@@ -26,11 +26,8 @@ from boolattn.query.runtime import open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from boolattn.encoders.int8 import Array
 
 #: Least share of texts of equal structure in both backends.
 LEAST_AGREEMENT = 0.8

@@ -7,7 +7,7 @@ looked up in 7 bits, with one scale for each token. All else stays float32.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -22,9 +22,7 @@ from boolattn.encoders.int8 import quantise
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from boolattn.encoders.int8 import Array
 
 #: Smaller matrices stay float32: they save nothing.
 MIN_VALUES = 65_536
