@@ -9,7 +9,7 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.cue import cue_predictor
 from boolattn.attention.gate import Gate
 from boolattn.attention.layer import position_weight, words
-from boolattn.plugin import attach
+from boolattn.plugin.storage import attach
 from tests.conftest import trained
 
 HIDDEN, HEADS, TOKENS = 24, 4, 8

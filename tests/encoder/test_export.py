@@ -24,7 +24,7 @@ from boolattn.encoders.int8 import write_torch
 from boolattn.encoders.models import load_model, torch_folder
 from boolattn.encoders.onnx_encoder import OnnxEncoder
 from boolattn.errors import ConfigError, MissingDataError, UnsupportedEncoderError
-from boolattn.plugin import plugin_of
+from boolattn.plugin.install import plugin_of
 from tests.conftest import trained
 
 DOT = {"pooling": "cls", "similarity": "dot"}

@@ -25,7 +25,8 @@ from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError
 from boolattn.evaluation.ranking import read_run
 from boolattn.files import text_hash
-from boolattn.plugin import attach, plugin_of, save
+from boolattn.plugin.install import plugin_of
+from boolattn.plugin.storage import attach, save
 from boolattn.training.batches.sampling import Sampler, Steps, make_examples
 from boolattn.training.batches.tokens import PretrainingSet, ScopeSentences, Tokens
 from boolattn.training.corpus import Corpus, label_operators

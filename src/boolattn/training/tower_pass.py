@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.towers import DOCUMENT, query_encoder, settings_of, tower_of
-from boolattn.plugin import recording
-from boolattn.plugin.backend import BACKENDS, PACKED, Packed
+from boolattn.plugin.backend import BACKENDS, PACKED, Packed, recording
 from boolattn.training.batches.tokens import MULTIPLE, N_FILLERS
 from boolattn.training.losses import scope_loss
 
