@@ -4,13 +4,6 @@ It is a ``SentenceTransformer`` made only of that library's own modules, so that
 needs no ``trust_remote_code``: a ``Router`` over ``Transformer``, then ``Pooling``, then
 ``Normalize`` for cosine similarity. With shared weights both routes have the same ``Transformer``,
 which uses the plug-in only for the task ``query``.
-
-Training, one step::
-
-    features = model.preprocess(texts, task="query")       # or task="document"
-    features = batch_to_device(features, device)           # of sentence_transformers.util
-    features["operators"] = labels                         # optional, queries only
-    vectors = model(features, task="query")["sentence_embedding"]
 """
 
 from __future__ import annotations

@@ -63,10 +63,10 @@ class Target:
     name: str
     title: str
     on: str
-    metrics: tuple[str, ...]
-    systems: tuple[str, ...]
+    metrics: Sequence[str]
+    systems: Sequence[str]
     against: Mapping[str, str]  # The system that each of ours is tested against
-    rows: tuple[Reported, ...]
+    rows: Sequence[Reported]
 
 
 @lru_cache(maxsize=1)
@@ -74,13 +74,13 @@ def targets() -> dict[str, Target]:
     """Read ``paper.toml``."""
     read = {}
     for name, table in package_table("boolattn.reproduction", "paper.toml").items():
-        metrics = tuple(table["metrics"])
-        rows = tuple(
-            Reported(row["label"], row["who"], dict(zip(metrics, row["values"], strict=True)))
+        rows = [
+            Reported(
+                row["label"], row["who"], dict(zip(table["metrics"], row["values"], strict=True))
+            )
             for row in table["rows"]
-        )
-        systems, against = tuple(table["systems"]), table.get("against", {})
-        read[name] = Target(name, table["title"], table["on"], metrics, systems, against, rows)
+        ]
+        read[name] = Target(**{"against": {}, **table, "name": name, "rows": rows})
     return read
 
 
