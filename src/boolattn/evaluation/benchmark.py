@@ -189,7 +189,7 @@ def prepare(
         raise ConfigError("the sizes of a sample and its seed are at least 0")
     if not data.documents:
         raise DataError(f"{data.name} has no documents")
-    chosen = {split: _split(data, split) for split in splits or _default_splits(data)}
+    chosen = {split: data.queries(split) for split in splits or _default_splits(data)}
     rng = np.random.default_rng(seed)
     limits = []
     if n_queries and any(len(queries) > n_queries for queries in chosen.values()):
@@ -212,15 +212,6 @@ def _default_splits(data: Dataset) -> tuple[str, ...]:
     if len(data.splits) == 1 and "train" not in data.splits:
         return tuple(data.splits)
     raise ConfigError(f"name a split of {data.name}: {', '.join(data.splits)}")
-
-
-def _split(data: Dataset, split: str) -> tuple[Query, ...]:
-    if split not in data.splits:
-        there = ", ".join(data.splits)
-        raise ConfigError(f"{data.name} has no split {split!r}; there are {there}")
-    if not data.splits[split]:
-        raise DataError(f"the split {split!r} of {data.name} has no queries")
-    return data.splits[split]
 
 
 def _sample(queries: Sequence[Query], n: int, rng: np.random.Generator) -> tuple[Query, ...]:

@@ -109,13 +109,13 @@ class PlannedRun:
         if preset.model.use_plugin and (system.pretrain or preset.train.scope_weight):
             next(iter(generate(1, 0)))  # says what generated sentences need
         _check_encoder(preset.model.encoder)
-        needed = [*preset.data.train.split("+"), preset.data.validation]
-        for split in filter(None, needed if system.kind == "trained" else []):
-            if not there.get(split):
-                remedy = "; train without by --set data.validation= --set train.keep=last"
+        if system.kind == "trained":
+            for split in preset.data.train.split("+"):
+                self.data.queries(split)
+            if (split := preset.data.validation) and not there.get(split):
                 raise ConfigError(
-                    f"{self.data.name} has no split {split!r}; it has {', '.join(there)}"
-                    + (remedy if split == preset.data.validation else "")
+                    f"{self.data.name} has no split {split!r}; it has {', '.join(there)}; train "
+                    "without by --set data.validation= --set train.keep=last"
                 )
         if not any(there.get(split) for split in self.dataset.splits):
             raise ConfigError(

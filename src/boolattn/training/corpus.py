@@ -65,11 +65,7 @@ class Corpus:
 
     def split(self, name: str) -> Sequence[Query]:
         """Return the queries of a split, or of several joined by ``+``."""
-        names = name.split("+")
-        if missing := [split for split in names if split not in self.dataset.splits]:
-            known = ", ".join(self.dataset.splits)
-            raise ConfigError(f"{self.dataset.name} has no split {missing[0]!r}; there are {known}")
-        return [query for split in names for query in self.dataset.splits[split]]
+        return [query for split in name.split("+") for query in self.dataset.queries(split)]
 
     def validator(self, preset: Preset) -> Validator:
         """Make a validator of the preset's split and sizes."""
