@@ -265,10 +265,12 @@ def test_a_folder_is_not_written_twice_nor_resumed_as_another_run(preset, corpus
 
 
 def test_a_data_set_without_usable_queries(preset, corpus, tmp_path):
-    empty = replace(corpus.dataset, splits={"train": (), "validation": ()})
-    corpus.dataset = empty
-    with pytest.raises(DataError, match="no usable query among 0"):
-        train(preset(), Launch(out=tmp_path / "run"), corpus)
+    [query, *_] = corpus.split("train")
+    lost = replace(query, gold=frozenset({"nowhere"}))
+    for queries, message in (((), "'train' of .* has no queries"), ((lost,), "no usable query")):
+        corpus.dataset = replace(corpus.dataset, splits={"train": queries, "validation": ()})
+        with pytest.raises(DataError, match=message):
+            train(preset(), Launch(out=tmp_path / message[:3]), corpus)
 
 
 def test_a_missing_encoder_or_split_is_one_line(preset, corpus, tmp_path):
