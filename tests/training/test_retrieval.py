@@ -276,7 +276,7 @@ def test_a_data_set_without_usable_queries(preset, corpus, tmp_path):
 def test_a_missing_encoder_or_split_is_one_line(preset, corpus, tmp_path):
     with pytest.raises(MissingDataError, match=r"nowhere/nothing is no encoder.*name its folder"):
         make_towers(preset("model.encoder=nowhere/nothing"))
-    with pytest.raises(ConfigError, match="no split 'dev'; there are train, validation"):
+    with pytest.raises(ConfigError, match="no split 'dev'; it has train, validation"):
         make_steps(preset("data.train=train+dev"), corpus)
     with pytest.raises(ConfigError, match="name it: --rankings"):
         make_steps(preset(n_bm25=1), corpus)
