@@ -230,7 +230,7 @@ def _differences(preset: Preset, towers: SentenceTransformer) -> list[str]:
     if Path(source).is_dir():  # one that is not on disk is not needed, and not compared
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         for name in _SHAPE:
-            here, there = (getattr(c, name, None) for c in (_backbone(towers).config, config))
+            here, there = (getattr(c, name, None) for c in (encoder.base_model.config, config))
             if here != there:
                 differences.append(f"its encoder has {name} {here}, and {model.encoder} {there}")
     return differences
@@ -245,15 +245,10 @@ def average(base: str, model: Path, share: float) -> SentenceTransformer:
     start, towers = load_encoder(base)[0].state_dict(), load_towers(model, device="cpu")
     if not settings_of(towers).is_shared:
         raise ConfigError(f"{model} has towers with different weights; average shared ones")
-    weights = _backbone(towers).state_dict()
+    weights = query_encoder(towers).base_model.state_dict()
     if {n: v.shape for n, v in weights.items()} != {n: v.shape for n, v in start.items()}:
         raise ConfigError(f"{model} was not trained from {base}: its encoder differs")
     for name, value in weights.items():
         if value.is_floating_point():
             value.copy_(start[name] + share * (value - start[name]))
     return towers
-
-
-def _backbone(towers: SentenceTransformer) -> PreTrainedModel:
-    encoder = query_encoder(towers)
-    return encoder.backbone if isinstance(encoder, BoolBertModel) else encoder

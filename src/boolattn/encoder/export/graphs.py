@@ -86,7 +86,7 @@ class TowerGraph(nn.Module):
             isinstance(part, modules.Normalize) for part in after
         )
         self.is_bool_bert = isinstance(self.encoder, BoolBertModel)
-        bare: Any = self.encoder.backbone if self.is_bool_bert else self.encoder
+        bare: Any = self.encoder.base_model
         tokenizer: Any = first.tokenizer
         accepted = inspect.signature(bare.forward).parameters
         rest = "token_type_ids"
