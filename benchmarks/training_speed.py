@@ -44,14 +44,13 @@ from benchmarks import training_peer
 from benchmarks.encoding import SIZES
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.encoders.models import shipped_model
-from boolattn.reproduction.execution import device
 from boolattn.training.batches.sampling import Steps
 from boolattn.training.corpus import Corpus
-from boolattn.training.launch import make_steps, open_data
+from boolattn.training.launch import load_encoder, make_steps, make_towers, open_data
+from boolattn.training.loop import processes
 from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.settings import load_preset
-from boolattn.training.towers import load_encoder, make_towers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -157,7 +156,7 @@ def measure(variant: Variant, preset: Preset, corpus: Corpus) -> dict[str, Any]:
     model = replace(preset.model, use_plugin=variant.plugin)
     train = replace(preset.train, chunk=variant.chunk, captured=variant.captured)
     preset = replace(preset, model=model, train=train)
-    towers = make_towers(preset).to(device())
+    towers = make_towers(preset).to(processes().device)
     note = ""
     clock = Clock()
     steps = make_steps(preset, corpus)

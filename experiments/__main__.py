@@ -95,23 +95,19 @@ def run(words: list[str], /, **options: Any) -> str:
         for worker in workers:
             worker.terminate()
     folders = (paths.runs, *request.done)
-    files = [folder / spec.key.path for spec in request.specs() for folder in folders]
+    files = [folder / run.key.path for run in request.runs() for folder in folders]
     return overview([path for path in files if path.is_file()])
 
 
 @app.command()
-@argument("results", type=Path, required=False)
-@option("--runs", type=Path, help="folder of finished runs")
+@argument("results", type=Path)
 @option("--out", type=Path, required=True, help="folder to write to")
 @option("--against", default="plain,plain_text", metavar="SYSTEM,QUERY_MODE")
-def report(results: Path | None, runs: Path | None, out: Path, against: str) -> str:
-    """Write tables and figures of finished runs."""
+def report(results: Path, out: Path, against: str) -> str:
+    """Write tables of the finished runs in RESULTS/runs."""
     from experiments.report import report as write_report
 
-    runs = runs or (results and results / "runs")
-    if runs is None:
-        raise ConfigError("name the folder of results, or the folder of runs with --runs")
-    return f"wrote {write_report(runs, out, tuple(against.split(',')))}"
+    return f"wrote {write_report(results / 'runs', out, tuple(against.split(',')))}"
 
 
 @app.command()
@@ -137,7 +133,7 @@ def validation(parser: str, errors: bool, queries: tuple[str, ...]) -> str:
 def request_of(options: Mapping[str, Any]) -> RunRequest:
     """Return the runs that the options of ``run`` name."""
     from boolattn.reproduction.requests import RunRequest
-    from boolattn.reproduction.systems import parse_seeds
+    from boolattn.reproduction.runs import parse_seeds
 
     datasets = split_names(options["on"])
     folders = parse_pairs(options["data"], datasets)

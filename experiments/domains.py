@@ -25,7 +25,7 @@ _SPLITS = ("validation", "validation_unseen", "test", "unseen")
 
 def write_tables(out: Path, splits: Sequence[str], against: str) -> None:
     """Write ``table.md`` and the figure of each split that has results."""
-    every = [Results.load(path) for path in sorted(out.glob("*.json"))]
+    every = [Results.load(path) for path in sorted(out.glob("*.json*"))]
     lines: list[str] = []
     for split in splits:
         systems = [results for results in every if results.split == split]

@@ -9,8 +9,7 @@ import numpy as np
 from boolattn.errors import ConfigError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.reproduction.runs import Run, all_runs, load_tables, mean_and_deviation
-from boolattn.reproduction.systems import registry
+from boolattn.reproduction.runs import Run, all_runs, load_tables, mean_and_deviation, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

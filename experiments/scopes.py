@@ -23,7 +23,8 @@ from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.plugin import plugin_of, recording
+from boolattn.plugin.backend import recording
+from boolattn.plugin.install import plugin_of
 from boolattn.training.batches.tokens import LabelledSentences
 from boolattn.training.pretrain import f1, token_counts
 

@@ -24,7 +24,7 @@ from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.results import compare
 from boolattn.evaluation.tables import markdown, short
-from boolattn.plugin import plugin_of
+from boolattn.plugin.install import plugin_of
 from boolattn.training.corpus import encode_queries, rank
 
 if TYPE_CHECKING:

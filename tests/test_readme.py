@@ -1,9 +1,7 @@
 """The pages: code runs, commands and paths exist, and tables agree with the run files."""
 
 import csv
-import gzip
 import importlib.util
-import json
 import math
 import re
 import shlex
@@ -21,6 +19,7 @@ from boolattn.evaluation import domains
 from boolattn.evaluation.results import Results, compare
 from boolattn.reproduction.execution import plan
 from boolattn.reproduction.requests import Paths
+from boolattn.reproduction.runs import Run
 from boolattn.training.settings import TABLES, load_preset
 from experiments import __main__ as experiments
 from tests.reproduction.tiny import QUEST_INTRO, write_quest, write_taxa
@@ -216,7 +215,7 @@ def test_the_table_of_the_readme_is_from_the_test_domains():
 @pytest.mark.parametrize(
     "way", ["one vector", "composed", "hybrid", "strict NOT", "hybrid, strict NOT"]
 )
-def test_rows_of_domains_agree_with_the_results_of_every_query(way, tmp_path):
+def test_rows_of_domains_agree_with_the_results_of_every_query(way):
     ways = {
         "hybrid": "composed, hybrid search",
         "strict NOT": "composed, strict NOT",
@@ -228,10 +227,9 @@ def test_rows_of_domains_agree_with_the_results_of_every_query(way, tmp_path):
     }.items():
         rows = _domain_rows()[f"shipped model, {ways.get(way, way)}", wordings]
         for split, cells in zip(splits, rows, strict=True):
-            name = f"{split}.shipped.{way.replace(', ', '-').replace(' ', '-')}.json"
-            packed = ROOT / "docs/results/runs/domains" / f"{name}.gz"
-            (tmp_path / name).write_bytes(gzip.decompress(packed.read_bytes()))
-            means = domains.rows_of(Results.load(tmp_path / name))[domains.MEAN]
+            name = f"{split}.shipped.{way.replace(', ', '-').replace(' ', '-')}.json.xz"
+            results = Results.load(ROOT / "docs/results/runs/domains" / name)
+            means = domains.rows_of(results)[domains.MEAN]
             assert cells == [_short(value) for value in means], (split, way)
 
 
@@ -289,7 +287,7 @@ def test_commands_of_the_tables_can_be_planned(page, tmp_path, monkeypatch):
     for words in commands:
         request = experiments.request_of(experiments.run.make_context("run", words[1:]).params)
         _, to_do = plan(request, Paths(runs=tmp_path / "runs", work=tmp_path / "work"))
-        assert {run.spec.dataset.name for run in to_do} <= {"taxa", "quest-intro"}, words
+        assert {run.dataset.name for run in to_do} <= {"taxa", "quest-intro"}, words
         assert to_do, words
 
 
@@ -309,20 +307,19 @@ def _values(data, encoder, system, evaluation):
     """The values of all queries, by metric and split, then by seed."""
     values = {}
     for run in _runs(data, encoder, system):
-        for row in run["rows"]:
-            # Files of older versions have other names of the same.
-            if row.get("query_mode", row.get("ask")) in (evaluation, _MODES.get(evaluation)):
+        for row in run.results:
+            if row.details["query_mode"] == _MODES[evaluation]:
                 for metric in (*METRICS, "recall@100"):
-                    by_query = np.array(row["values"][metric], dtype=float) / 10_000
-                    values.setdefault((metric, row["split"]), {})[run["seed"]] = by_query
+                    by_seed = values.setdefault((metric, row.split), {})
+                    by_seed[run.key.seed] = row.values[metric]
     return values
 
 
 def _runs(data, encoder, system):
     """The runs of a system with every seed."""
     folder = ROOT / "docs/results/runs" / data / encoder
-    paths = [folder / f"{system}-{seed}.json.gz" for seed in SEEDS]
-    return [json.loads(gzip.decompress(path.read_bytes())) for path in paths if path.is_file()]
+    paths = [folder / f"{system}-{seed}.jsonl.xz" for seed in SEEDS]
+    return [Run.load(path) for path in paths if path.is_file()]
 
 
 def _mark(encoder, system, values, column):

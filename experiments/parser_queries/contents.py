@@ -29,19 +29,12 @@ _PLANTS = ("aceae", "ales", "opsida")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Lists of words, by slot letter.
-
-    Attributes:
-        lists: By letter; "N", "P", "B" and "X" are derived from the others.
-        prepositions: Prepositions, each with its objects.
-        names: Phrases that contain a name with a cue word.
-        pronoun: "that" or "who".
-    """
+    """Lists of words, by slot letter; "N", "P", "B" and "X" are derived from the others."""
 
     lists: Mapping[str, tuple[str, ...]]
-    prepositions: tuple[tuple[str, tuple[str, ...]], ...]
-    names: tuple[str, ...]
-    pronoun: str = "that"
+    prepositions: tuple[tuple[str, tuple[str, ...]], ...]  # each with its objects
+    names: tuple[str, ...]  # phrases that contain a name with a cue word
+    pronoun: str = "that"  # or "who"
 
     @property
     def slots(self) -> frozenset[str]:

@@ -29,7 +29,7 @@ from experiments.parser_queries.wordings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from benchmark_data.taxa.phrases import Phrase
 
@@ -48,25 +48,25 @@ COMMONEST = 0.35
 _N_COMMONEST = 4
 
 #: Forms with operators, and their weights.
-FORMS: tuple[tuple[Form, int], ...] = (
-    (Form(2, 0, "or"), 12),
-    (Form(3, 0, "or"), 6),
-    (Form(4, 0, "or"), 2),
-    (Form(2, 0, "and"), 12),
-    (Form(3, 0, "and"), 5),
-    (Form(4, 0, "and"), 2),
-    (Form(1, 1), 18),
-    (Form(1, 2), 6),
-    (Form(1, 3), 2),
-    (Form(2, 1, "and"), 8),
-    (Form(2, 1, "or"), 7),
-    (Form(3, 1, "and"), 2),
-    (Form(3, 1, "or"), 2),
-    (Form(2, 2, "and"), 2),
-    (Form(2, 2, "or"), 2),
-)
+FORMS = {
+    Form(2, 0, "or"): 12,
+    Form(3, 0, "or"): 6,
+    Form(4, 0, "or"): 2,
+    Form(2, 0, "and"): 12,
+    Form(3, 0, "and"): 5,
+    Form(4, 0, "and"): 2,
+    Form(1, 1): 18,
+    Form(1, 2): 6,
+    Form(1, 3): 2,
+    Form(2, 1, "and"): 8,
+    Form(2, 1, "or"): 7,
+    Form(3, 1, "and"): 2,
+    Form(3, 1, "or"): 2,
+    Form(2, 2, "and"): 2,
+    Form(2, 2, "or"): 2,
+}
 #: Kinds of plain queries, and their weights.
-_PLAIN_KINDS = (("content", 9), ("expression", 4), ("name", 4), ("literal", 3))
+_PLAIN_KINDS = {"content": 9, "expression": 4, "name": 4, "literal": 3}
 _CONTRACTIONS = ("n't", "'re", "'m", "'s", "'d", "'ve")
 _FEWEST_LETTERS = 5
 
@@ -100,15 +100,11 @@ class QueryWriter:
     def __init__(self, rng: random.Random, *, held_out: bool) -> None:
         self.rng = rng
         self._held_out = held_out
-        self._forms = [form for form, _ in FORMS]
-        self._form_weights = _running([weight for _, weight in FORMS])
-        self._kinds = [kind for kind, _ in _PLAIN_KINDS]
-        self._kind_weights = _running([weight for _, weight in _PLAIN_KINDS])
 
     def composed(self) -> LabelledQuery:
         """Write a query with operators."""
         while True:
-            form = self.rng.choices(self._forms, cum_weights=self._form_weights)[0]
+            [form] = self.rng.choices([*FORMS], [*FORMS.values()])
             content = self.content()
             wording = self._wording(form, content)
             phrase = self.written(wording.skeleton(), content, form.n_positive + form.n_negated)
@@ -119,7 +115,7 @@ class QueryWriter:
 
     def plain(self) -> LabelledQuery:
         """Write a query without operators."""
-        kind = self.rng.choices(self._kinds, cum_weights=self._kind_weights)[0]
+        [kind] = self.rng.choices([*_PLAIN_KINDS], [*_PLAIN_KINDS.values()])
         content = self.content()
         if kind == "content":
             raw = self._part(_plain("skeletons"))
@@ -259,13 +255,9 @@ class QueryWriter:
         return " ".join(words)
 
 
-def _running(weights: Sequence[int]) -> list[int]:
-    return [sum(weights[: index + 1]) for index in range(len(weights))]
-
-
 @lru_cache(maxsize=16)
 def _plain(*path: str) -> Parts:
     row: Any = table("plain")
     for key in path:
         row = row[key]
-    return Parts(tuple(row["train"]), tuple(row["held_out"]))
+    return Parts.read(row)

@@ -76,17 +76,11 @@ _FEW_WORDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Natural:
-    """One query.
+    """One query."""
 
-    Attributes:
-        form: Joiner, number of positive operands, number of negated ones: "or:2:1".
-        domain: Its topic ("taxa", "films", "law").
-        markup: The text with its operands labelled.
-    """
-
-    form: str
-    domain: str
-    markup: str
+    form: str  # joiner, number of positive operands, number of negated ones: "or:2:1"
+    domain: str  # its topic ("taxa", "films", "law")
+    markup: str  # the text with its operands labelled
 
     @lru_cache(maxsize=1 << 15)  # noqa: B019 - equal queries share it
     def labelled(self) -> LabelledQuery:

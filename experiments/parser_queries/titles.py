@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import re
 import zlib
-from functools import partial
 from typing import TYPE_CHECKING
 
 from boolattn.data.labelled_queries import LabelledQuery, form_tree, label_tree, parse_labelled
@@ -22,7 +21,7 @@ from experiments.parsing.test_sets import cue_word_names
 from experiments.parsing.validation import validation_queries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 _CUE = re.compile(
@@ -106,16 +105,12 @@ def queries_about_titles(titles: Sequence[str], n: int, seed: int) -> Iterator[L
     while n_written < n:
         n_positive, n_negated, joiner, frame = rng.choice(_FRAMES)
         drawn = {c: rng.choice(with_cue if rng.random() < 0.5 else short) for c in "ABC"}
-        frame = _LETTER.sub(partial(_name, drawn), frame)
+        frame = _LETTER.sub(lambda match: drawn[match[0]], frame)  # noqa: B023 - called at once
         text, operands = parse_labelled(frame)
         tree = form_tree(n_positive, n_negated, Operator(joiner))
         if labelled := label_tree(text, tree, operands):
             n_written += 1
             yield LabelledQuery(_typed(text, rng), labelled.parsed)
-
-
-def _name(names: Mapping[str, str], letter: re.Match[str]) -> str:
-    return names[letter[0]]
 
 
 def sentence_texts(sentences: Sequence[str], n: int, seed: int) -> Iterator[LabelledQuery]:

@@ -42,21 +42,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A clause with the positive operands, or an exclusion.
+    """A clause with the positive operands, or an exclusion."""
 
-    Attributes:
-        text: In the markup, without the sign for a request.
-        slots: The letters of the slots it needs.
-        n_fixed: Number of operands, where the pattern names each; 0 where it has a list.
-        ends_in: The letter of the operand that ends it, if one does.
-        takes_request: Whether a request such as "show me" may precede it.
-    """
-
-    text: str
-    slots: frozenset[str]
-    n_fixed: int
-    ends_in: str
-    takes_request: bool
+    text: str  # in the markup, without the sign for a request
+    slots: frozenset[str]  # the letters of the slots it needs
+    n_fixed: int  # number of operands, where the pattern names each; 0 where it has a list
+    ends_in: str  # the letter of the operand that ends it, if one does
+    takes_request: bool  # whether a request such as "show me" may precede it
 
     @property
     def is_elliptic(self) -> bool:
@@ -91,6 +83,11 @@ class Parts:
 
     train: tuple[Any, ...]
     held_out: tuple[Any, ...]
+
+    @classmethod
+    def read(cls, row: Mapping[str, Sequence[Any]]) -> Parts:
+        """Read a row of a table."""
+        return cls(tuple(row["train"]), tuple(row["held_out"]))
 
     def of(self, *, held_out: bool) -> tuple[Any, ...]:
         """Return the alternatives for training, or the held-out ones."""
@@ -137,7 +134,7 @@ def fill_line(line: str, rng: random.Random, lists: str = "structures") -> str:
 @lru_cache(maxsize=1)
 def requests() -> Parts:
     """Return requests; the star marks the noun phrase."""
-    return _choices(table("wordings")["requests"])
+    return Parts.read(table("wordings")["requests"])
 
 
 @lru_cache(maxsize=16)
@@ -309,7 +306,3 @@ def _fitting_styles(rows: Sequence[str], n_operands: int) -> tuple[str, ...]:
         elif (n_operands == 2) == (head == "2"):
             styles.append(rest)
     return tuple(styles)
-
-
-def _choices(row: Mapping[str, Sequence[str]]) -> Parts:
-    return Parts(tuple(row["train"]), tuple(row["held_out"]))

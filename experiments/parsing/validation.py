@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import LabelledQuery, label_queries, label_tree, parse_labelled
+from boolattn.data.labelled_queries import LabelledQuery, label_template, label_tree, parse_labelled
 from boolattn.data.records import read_query
 from boolattn.errors import DataError
 from boolattn.jsonl import read_jsonl
@@ -34,7 +34,11 @@ class ValidationQuery:
 def benchmark_queries(path: Path) -> Iterator[LabelledQuery]:
     """Yield the queries of a built benchmark's split whose operands' words are known."""
     fields = dict.fromkeys(_TEXTS, str) | dict.fromkeys(_LISTS, list)
-    yield from label_queries(read_query(row) for _, row in read_jsonl(path, fields))
+    for _, row in read_jsonl(path, fields):
+        query = read_query(row)
+        spans = [operand.spans for operand in query.operands]
+        if labelled := label_template(query.text, query.template, spans):
+            yield labelled
 
 
 @lru_cache(maxsize=1)

@@ -34,22 +34,15 @@ TABLE = ("experiments.sentences", "varied.toml")
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A sentence skeleton.
+    """A sentence skeleton."""
 
-    Attributes:
-        text: In the markup.
-        takes_request: Whether a request such as "show me" may precede it.
-        shape: Operands it fits: "any", "phrases" with one head, one group in several "places", or
-            several "groups" in one place.
-        slots: Its slots.
-        families: Its cue families.
-    """
-
-    text: str
-    takes_request: bool
+    text: str  # in the markup
+    takes_request: bool  # whether a request such as "show me" may precede it
+    #: Operands it fits: "any", "phrases" with one head, one group in several "places", or several
+    #: "groups" in one place
     shape: str
     slots: frozenset[str]
-    families: tuple[str, ...]
+    families: tuple[str, ...]  # of its cues
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:  # "as" exports a name
     from boolattn.encoder.towers import query_encoder as query_encoder
     from boolattn.encoders.models import shipped_model as shipped_model
     from boolattn.errors import BoolattnError as BoolattnError
-    from boolattn.plugin import attach as attach
-    from boolattn.plugin import detach as detach
-    from boolattn.plugin import load as load
-    from boolattn.plugin import load_plugin as load_plugin
-    from boolattn.plugin import save as save
-    from boolattn.plugin import save_plugin as save_plugin
     from boolattn.plugin.explain import explain as explain
+    from boolattn.plugin.install import detach as detach
+    from boolattn.plugin.storage import attach as attach
+    from boolattn.plugin.storage import load as load
+    from boolattn.plugin.storage import load_plugin as load_plugin
+    from boolattn.plugin.storage import save as save
+    from boolattn.plugin.storage import save_plugin as save_plugin
     from boolattn.query.tree import Operator as Operator
     from boolattn.search import Searcher as Searcher
 
@@ -46,16 +46,16 @@ _HOME = {
     "Operator": "boolattn.query.tree",
     "TorchEncoder": "boolattn.encoder.torch_encoder",
     "Searcher": "boolattn.search",
-    "attach": "boolattn.plugin",
+    "attach": "boolattn.plugin.storage",
     "build_towers": "boolattn.encoder.towers",
-    "detach": "boolattn.plugin",
+    "detach": "boolattn.plugin.install",
     "encode_queries": "boolattn.encoder.towers",
     "explain": "boolattn.plugin.explain",
-    "load": "boolattn.plugin",
-    "load_plugin": "boolattn.plugin",
+    "load": "boolattn.plugin.storage",
+    "load_plugin": "boolattn.plugin.storage",
     "query_encoder": "boolattn.encoder.towers",
-    "save": "boolattn.plugin",
-    "save_plugin": "boolattn.plugin",
+    "save": "boolattn.plugin.storage",
+    "save_plugin": "boolattn.plugin.storage",
     "save_towers": "boolattn.encoder.tower_storage",
     "shipped_model": "boolattn.encoders.models",
 }

@@ -8,8 +8,8 @@ from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.cue import cue_predictor
 from boolattn.attention.gate import Gate
-from boolattn.attention.position import position_weight, words
-from boolattn.plugin import attach
+from boolattn.attention.layer import position_weight, words
+from boolattn.plugin.storage import attach
 from tests.conftest import trained
 
 HIDDEN, HEADS, TOKENS = 24, 4, 8

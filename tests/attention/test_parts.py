@@ -6,13 +6,18 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from boolattn.attention.bias import BiasPredictor
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.factors import Factors, wide_attention
 from boolattn.attention.gate import learned_gate, straight_through
-from boolattn.attention.layer import LayerBias
-from boolattn.attention.position import N_COMPARED, position_weight, squared_distance
-from boolattn.attention.scope import ScopePredictor, gumbel_sigmoid
+from boolattn.attention.layer import (
+    N_COMPARED,
+    BiasPredictor,
+    LayerBias,
+    ScopePredictor,
+    gumbel_sigmoid,
+    position_weight,
+    squared_distance,
+)
 
 HIDDEN, HEADS = 24, 4
 

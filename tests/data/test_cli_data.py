@@ -174,7 +174,7 @@ def test_errors_are_one_line(tmp_path, monkeypatch):
     monkeypatch.delenv("BOOLATTN_QUEST_INTRO", raising=False)
     with pytest.raises(ConfigError, match="no data set 'trec'; there are taxa, domains, quest"):
         run("stats", "trec")
-    with pytest.raises(MissingDataError, match=r"no folder .*quest-intro for quest-intro; put"):
+    with pytest.raises(MissingDataError, match=r"no folder .*quest-intro; put"):
         run("stats", "quest-intro")
     with pytest.raises(ConfigError, match="sentences has no queries; those with queries are taxa"):
         run("stats", "sentences")

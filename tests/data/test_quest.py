@@ -201,7 +201,7 @@ def test_truncated_corpus(folder):
 
 
 def test_missing_folder_and_file(folder):
-    with pytest.raises(MissingDataError, match=r"no folder .*; QUEST-intro's files belong there"):
+    with pytest.raises(MissingDataError, match=r"no folder .*; put QUEST-intro's files there"):
         load_quest_intro(folder / "none")
     (folder / "val.jsonl").unlink()
     with pytest.raises(MissingDataError, match=r"no val\.jsonl in .*published as https://"):

@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModel
 from boolattn import BoolAttnConfig, attach
 from boolattn.encoder.bool_bert import BoolBertConfig, BoolBertModel
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
-from boolattn.plugin import plugin_of
+from boolattn.plugin.install import plugin_of
 from tests.conftest import FAMILIES, TEXTS, trained
 
 OPEN = [["and"], ["not", "or"], ["not"]]

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import shutil
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import LayerNorm
 
 from boolattn import BoolAttnConfig, TorchEncoder
 from boolattn.cli import app
-from boolattn.encoder.export import folder, quantisation
+from boolattn.encoder.export import graphs as export_graphs
 from boolattn.encoder.export.folder import export_model
 from boolattn.encoder.export.graphs import TowerGraph, write_graph
 from boolattn.encoder.tower_storage import save_towers
@@ -24,7 +26,7 @@ from boolattn.encoders.int8 import write_torch
 from boolattn.encoders.models import load_model, torch_folder
 from boolattn.encoders.onnx_encoder import OnnxEncoder
 from boolattn.errors import ConfigError, MissingDataError, UnsupportedEncoderError
-from boolattn.plugin import plugin_of
+from boolattn.plugin.install import plugin_of
 from tests.conftest import trained
 
 DOT = {"pooling": "cls", "similarity": "dot"}
@@ -87,7 +89,7 @@ def traced_once(graphs, monkeypatch):
             write_graph(graph, traced)
         shutil.copyfile(traced, path)
 
-    monkeypatch.setattr(folder, "write_graph", write)
+    monkeypatch.setattr(export_graphs, "write_graph", write)
 
 
 def _far(a, b):
@@ -142,8 +144,8 @@ def test_separate_towers_have_an_operand_graph(saved, tmp_path):
 
 @pytest.mark.usefixtures("traced_once")
 def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypatch):
-    monkeypatch.setattr(quantisation, "MIN_VALUES", 512)
-    monkeypatch.setattr(quantisation, "MIN_TABLE", 1024)
+    monkeypatch.setattr(export_graphs, "MIN_VALUES", 512)
+    monkeypatch.setattr(export_graphs, "MIN_TABLE", 1024)
     source = saved("learned", **DOT)
     manifest = export_model(source, tmp_path / "a")
     assert manifest.bits == 7
@@ -202,7 +204,7 @@ def test_wrong_arguments_are_rejected(tmp_path, monkeypatch):
         export_model(tmp_path, tmp_path / "query.onnx")
     monkeypatch.setattr("boolattn.files.find_spec", lambda name: None)
     with pytest.raises(MissingDataError, match=r"export needs onnx; .*boolattn\[train\]"):
-        export_model(tmp_path, tmp_path / "out")
+        importlib.reload(sys.modules["boolattn.encoder.export"])
 
 
 def test_the_verb_says_what_is_wrong(tmp_path):

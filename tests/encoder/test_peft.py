@@ -8,7 +8,7 @@ from boolattn import BoolAttnConfig, attach, detach, load, save
 from boolattn.encoder.tower_storage import save_towers
 from boolattn.encoder.towers import build_towers, query_encoder
 from boolattn.errors import ConfigError
-from boolattn.plugin import plugin_of
+from boolattn.plugin.install import plugin_of
 from tests.conftest import attach_trained
 
 peft = pytest.importorskip("peft")

@@ -16,7 +16,7 @@ from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.tower_storage import Card, save_towers
 from boolattn.encoder.towers import build_towers, encode_queries, query_encoder, settings_of
 from boolattn.errors import ConfigError, DataError, GateError, MissingDataError
-from boolattn.plugin import plugin_of
+from boolattn.plugin.install import plugin_of
 from tests.conftest import TEXTS, trained
 
 LEXICON = BoolAttnConfig(gate="lexicon", rank=4)

@@ -79,7 +79,7 @@ def test_a_sample_of_queries(data):
 @pytest.mark.parametrize(
     ("split", "error", "complaint"),
     [
-        ("dev", ConfigError, "tiny has no split 'dev'; there are train, test, unseen, no"),
+        ("dev", ConfigError, "tiny has no split 'dev'; it has train, test, unseen, no"),
         ("no", DataError, "the split 'no' of tiny has no queries"),
     ],
 )

@@ -184,7 +184,7 @@ def test_hybrid_search_and_strict_not(folder, tmp_path):
         ),
         (["bm25", "--on", "nowhere"], ConfigError, "no data set 'nowhere'; there are taxa"),
         (["bm25", "--on", "sentences"], ConfigError, "sentences has no queries"),
-        (["bm25", "--split", "dev"], ConfigError, "no split 'dev'; there are test"),
+        (["bm25", "--split", "dev"], ConfigError, "no split 'dev'; it has test"),
         (["bm25", "--metric", "map"], ConfigError, "unknown metric 'map'"),
         (["bm25", "--gate", "open"], ConfigError, "unknown gate 'open'; there are own, label"),
         (["bm25", "--gate", "label"], ConfigError, "bm25 has no gate"),

@@ -76,8 +76,9 @@ def test_results_are_read_back_from_their_file(results, tmp_path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("{", "is damaged"),
-        ("[]", "has no results in format"),
+        ("{", "results.json:1: not JSON"),
+        ("[]", "a JSON object is expected"),
+        ("", "has no results in format"),
         ('{"format": "boolattn-results-1"}', "is damaged"),
     ],
 )
@@ -86,7 +87,7 @@ def test_an_invalid_file_is_refused(tmp_path, text, complaint):
     path.write_text(text)
     with pytest.raises(DataError, match=complaint):
         Results.load(path)
-    with pytest.raises(MissingDataError, match="no results file"):
+    with pytest.raises(MissingDataError, match="no file"):
         Results.load(tmp_path / "none.json")
 
 

@@ -124,7 +124,7 @@ def chars(spans):
 @pytest.mark.parametrize("marks", [TRAIN, HELD_OUT], ids=["train", "held out"])
 def test_every_form_is_there_and_a_quarter_is_plain(marks):
     counts = Counter(form(marked.parsed) for marked in marks)
-    assert {(form.n_positive, form.n_negated, form.joiner) for form, _ in FORMS} <= set(counts)
+    assert {(form.n_positive, form.n_negated, form.joiner) for form in FORMS} <= set(counts)
     assert 0.22 < counts[1, 0, "and"] / len(marks) < 0.28
     assert {form(marked.parsed)[2] for marked in marks} == {"and", "or"}
 
@@ -183,7 +183,7 @@ def test_held_out_queries_have_a_part_that_training_lacks(held_out):
     }
     writer = QueryWriter(random.Random(0), held_out=held_out)
     for content in (*contents(), taxa_content(random.Random(0))):
-        for own, _ in FORMS:
+        for own in FORMS:
             made = writer._wording(own, content)
             new = (
                 made.clause in held or made.exclusion in held or (own.joiner, made.style) in styles

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from boolattn.errors import ConfigError
 from boolattn.reproduction.execution import plan
-from boolattn.reproduction.requests import Paths, RunRequest, resolve
+from boolattn.reproduction.requests import Paths, RunRequest
 from boolattn.reproduction.runs import Run, RunKey
 
 
@@ -18,8 +16,8 @@ def planned(tmp_path):
 
     def build(system, change):
         request = RunRequest(systems=[system], datasets=["taxa"], seeds=[0], done=[tmp_path])
-        [spec] = request.specs()
-        settings = json.loads(json.dumps(resolve(spec, request).to_dict()))
+        [run] = request.runs()
+        settings = run.preset.to_dict()
         change(settings)
         key = RunKey("taxa", "minilm", system, 0)
         Run(key, [], {"settings": settings}).save(tmp_path)
@@ -37,12 +35,6 @@ def test_the_same_settings_are_not_run_again(planned):
         planned("plain", lambda settings: settings["train"].update(batch_size=8))
 
 
-def test_a_setting_that_a_run_lacks_had_its_default(planned):
-    assert planned("plain", lambda settings: settings["train"].pop("freeze_embeddings"))[0]
-    with pytest.raises(ConfigError, match=r"train\.freeze_heads = False, not True"):
-        planned("corrected-frozen", lambda settings: settings["train"].pop("freeze_heads"))
-
-
 def test_settings_that_a_system_does_not_use_may_differ(planned):
     def other(settings):
         settings["pretrain"]["varied_share"] = 0.25
@@ -51,8 +43,6 @@ def test_settings_that_a_system_does_not_use_may_differ(planned):
 
     def small(settings):
         settings["plugin"]["rank"] = 4
-        # A table of an older version.
-        settings["compose"] = {"use_parser": False}
 
     assert planned("plain", small)[0]
     with pytest.raises(ConfigError, match=r"plugin\.rank = 4"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,8 +12,7 @@ import numpy as np
 import pytest
 
 from boolattn.evaluation.tables import short
-from boolattn.reproduction.runs import Run, RunKey, load_queries
-from boolattn.reproduction.systems import registry
+from boolattn.reproduction.runs import Run, RunKey, registry
 from experiments.__main__ import main
 
 RUNS = Path(__file__).parents[2] / "docs/results/runs/quest-intro"
@@ -53,19 +51,18 @@ def test_systems_are_trained_measured_and_reused(files, capsys):
     ):
         assert words in table
     folder = files / "out" / "runs"
-    plain = Run.load(folder / "beir/minilm/plain-0.json.gz")
+    plain = Run.load(folder / "beir/minilm/plain-0.jsonl.xz")
     [row] = plain.results
-    queries = load_queries(folder / "beir")["test"]
-    assert len(row.values["r_precision"]) == len(queries)
-    has_excluded = np.array(["not" in query.operators for query in queries])
+    assert len(row.values["r_precision"]) == len(row.queries)
+    has_excluded = np.array(["not" in query.operators for query in row.queries])
     assert np.isnan(row.values["leak"][~has_excluded]).all()
     assert plain.details["settings"]["train"]["max_steps"] == 2
     assert str(files) not in plain.details["command"]
     assert not list((files / "out/work/models").glob("*"))
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.xz")}
     assert main(arguments(files, systems)) == 0
     assert capsys.readouterr().out == table
-    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")}
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*.xz")}
     assert main(arguments(files, "plain", "--set", "train.max_steps=3")) == 2
     assert "train.max_steps = 2, not 3" in capsys.readouterr().err
 
@@ -94,24 +91,22 @@ def test_seeds_must_be_numbers(files, capsys):
 def stored(tmp_path):
     """Runs of two systems with two seeds, as they are in the repository, on 143 queries."""
     folder = tmp_path / "results/runs"
-    (folder / "quest-intro").mkdir(parents=True)
-    shutil.copy(RUNS / "queries.json.gz", folder / "quest-intro")
     for name in ("plain-0", "plain-42", "corrected-frozen-0", "corrected-frozen-42"):
-        run = Run.load(RUNS / f"minilm/{name}.json.gz")
+        run = Run.load(RUNS / f"minilm/{name}.jsonl.xz")
         results = [results for results in run.results if results.split == "val"]
         replace(run, results=results).save(folder)
     return folder
 
 
 def results_of(stored, system):
-    paths = (stored / f"quest-intro/minilm/{system}-{seed}.json.gz" for seed in (0, 42))
+    paths = (stored / f"quest-intro/minilm/{system}-{seed}.jsonl.xz" for seed in (0, 42))
     return [result for path in paths for result in Run.load(path).results]
 
 
 def test_the_report_compares_with_plain_towers(stored, tmp_path, capsys):
     out, label = tmp_path / "page", registry().systems["corrected-frozen"].label
-    report = ["report", "--runs", str(stored), "--out", str(out)]
-    assert main(["report", str(stored.parent), "--out", str(out)]) == 0
+    report = ["report", str(stored.parent), "--out", str(out)]
+    assert main(report) == 0
     page = (out / "tables.md").read_text()
     assert f"| {label} | learned | 2 | ." in page
     row = rf"{re.escape(label)} \| learned \| validation \| ([+-])(\S+) \[\S+, \S+\] p \S+"
@@ -131,22 +126,21 @@ def test_the_report_compares_with_plain_towers(stored, tmp_path, capsys):
     for wrong in ("plain", "plain,nothing", "plain,plain_text,more"):
         assert main([*report, "--against", wrong]) == 2
         assert f"no finished run of {wrong!r}" in capsys.readouterr().err
-    assert main(["report", "--runs", str(tmp_path / "page"), "--out", str(out)]) == 2
+    assert main(["report", str(out), "--out", str(out)]) == 2
     assert "no finished run below" in capsys.readouterr().err
 
 
-def test_a_system_that_left_the_code_keeps_its_rows(stored, tmp_path):
-    plain = Run.load(stored / "quest-intro/minilm/plain-0.json.gz")
-    results = [replace(plain.results[0], details={"query_mode": "parsed"})]
-    Run(RunKey("quest-intro", "minilm", "composed", 0), results, plain.details).save(stored)
-    assert main(["report", "--runs", str(stored), "--out", str(tmp_path)]) == 0
-    assert "| composed, parsed | none | 1 | ." in (tmp_path / "tables.md").read_text()
+def test_a_run_of_a_system_that_left_the_code_is_refused(stored, tmp_path, capsys):
+    plain = Run.load(stored / "quest-intro/minilm/plain-0.jsonl.xz")
+    replace(plain, key=RunKey("quest-intro", "minilm", "composed", 0)).save(stored)
+    assert main(["report", str(stored.parent), "--out", str(tmp_path)]) == 2
+    assert "no system 'composed'; there are plain" in capsys.readouterr().err
 
 
 def test_bm25_has_no_encoder_and_stands_in_the_table_of_each(files, capsys):
     assert main(arguments(files, "plain,bm25")) == 0
     table = capsys.readouterr().out
-    assert (files / "out/runs/beir/none/bm25-0.json.gz").is_file()
+    assert (files / "out/runs/beir/none/bm25-0.jsonl.xz").is_file()
     assert table.index("| BM25 | none |") < table.index("| plain towers | none |")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.sentences import generate
-from boolattn.plugin import save
+from boolattn.plugin.storage import save
 from experiments.scopes import held_out_sentences, main, measure_scopes, report
 from tests.conftest import attach_trained
 

@@ -12,8 +12,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 from boolattn import BoolAttnConfig, detach
 from boolattn.attention.config import OPERATORS
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
-from boolattn.plugin import plugin_of, recording
-from boolattn.plugin.backend import SHORT
+from boolattn.plugin.backend import SHORT, recording
+from boolattn.plugin.install import plugin_of
 from tests.conftest import FAMILIES, VOCABULARY, attach_trained
 
 CLOSED = [[], [], []]

@@ -10,8 +10,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 
 from boolattn import BoolAttnConfig, detach
 from boolattn.errors import GateError, UnsupportedEncoderError
-from boolattn.plugin import recording
-from boolattn.plugin.backend import current
+from boolattn.plugin.backend import current, recording
 from tests.conftest import FAMILIES, attach_trained
 from tests.plugin.test_attach import ATTENTIONS, CLOSED, OPEN, check_recomputed, run
 

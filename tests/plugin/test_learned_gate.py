@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from boolattn import BoolAttnConfig
-from boolattn.plugin import recording
+from boolattn.plugin.backend import recording
 from tests.conftest import FAMILIES, attach_trained
 
 READS = ["mean", "context"]

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer, BertTokenizer
 from boolattn import BoolAttnConfig
 from boolattn.encoders.models import minilm_folder
 from boolattn.errors import ConfigError, GateError
-from boolattn.plugin import recording
+from boolattn.plugin.backend import recording
 from boolattn.plugin.vocabulary import lexicon_gate
 from boolattn.query.lexicon import CUES, NOT_CUES
 from tests.conftest import TEXTS, VOCABULARY, attach_trained, cue_labels

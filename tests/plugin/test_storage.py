@@ -10,7 +10,7 @@ from transformers import AutoModel
 import boolattn
 from boolattn import BoolAttnConfig
 from boolattn.errors import ConfigError, DataError, PluginMismatchError
-from boolattn.plugin import plugin_of
+from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import FILE
 from tests.conftest import FAMILIES, attach_trained
 

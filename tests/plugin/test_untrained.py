@@ -11,7 +11,8 @@ import boolattn
 from boolattn import BoolAttnConfig, attach
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.plugin import plugin_of, recording
+from boolattn.plugin.backend import recording
+from boolattn.plugin.install import plugin_of
 from tests.conftest import FAMILIES, trained
 from tests.plugin.test_attach import ATTENTIONS, OPEN
 

@@ -17,7 +17,7 @@ from boolattn.errors import BoolattnError, ConfigError
 from boolattn.reproduction import execution
 from boolattn.reproduction.execution import run_all
 from boolattn.reproduction.reproduce import make_request
-from boolattn.reproduction.requests import Paths, RunRequest, resolve
+from boolattn.reproduction.requests import Paths, RunRequest
 from boolattn.reproduction.runs import Run
 from tests.reproduction.tiny import write_quest
 
@@ -56,8 +56,7 @@ def test_the_preset_names_data_set_and_encoder(tmp_path):
     request = make_request("table1", "bert-large-quest", "somewhere", "large")
     assert (request.datasets, request.encoders) == (["quest"], ["bert-large"])
     assert str(request.data["quest"]) == "somewhere"
-    [spec, *_] = request.specs()
-    preset = resolve(spec, request)
+    preset = next(request.runs()).preset
     assert (preset.name, preset.model.encoder) == ("bert-large-quest", "large")
     path = tmp_path / "pairs.toml"
     path.write_text('[data]\nname = "pairs"\n')
@@ -100,8 +99,8 @@ def plain_run(files, *changes):
         sources={"minilm": str(files / "encoder")},
         changes=["train.max_steps=4", "train.save_every=1", *changes],
     )
-    [spec] = request.specs()
-    return request, spec, Paths(runs=files / "out/runs", work=files / "out/work")
+    [run] = request.runs()
+    return request, run, Paths(runs=files / "out/runs", work=files / "out/work")
 
 
 def means(path):
@@ -110,7 +109,7 @@ def means(path):
 
 @pytest.mark.slow
 def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
-    request, spec, paths = plain_run(files)
+    request, run, paths = plain_run(files)
     lines: list[str] = []
     resumed = []
     with monkeypatch.context() as patch:
@@ -132,7 +131,7 @@ def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
     assert resumed == [True, False]
     assert means(path) == means(again)
     # Nothing is left, and another setting begins anew.
-    assert not (paths.work / "models" / str(spec.key).replace(" ", "-")).exists()
+    assert not (paths.work / "models" / str(run.key).replace(" ", "-")).exists()
 
 
 @pytest.mark.slow
@@ -157,12 +156,12 @@ def test_a_killed_table_goes_on(files):
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
-    assert not list((files / "out/runs").rglob("*-0.json.gz"))
+    assert not list((files / "out/runs").rglob("*-0.jsonl.xz"))
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert "plain towers | ours |" in done.stdout
     again = [*arguments[: -len(more)], *more, "--out", str(files / "whole")]
     subprocess.run(again, capture_output=True, check=True)
     for name in ("plain", "plain-fixed", "plain-bm25"):
-        own = f"runs/quest/bert-base/{name}-0.json.gz"
+        own = f"runs/quest/bert-base/{name}-0.jsonl.xz"
         first, second = (means(files / folder / own) for folder in ("out", "whole"))
         assert np.array_equal(first, second)

@@ -24,9 +24,8 @@ def stored(tmp_path):
     """Three runs of Table 4 with MiniLM, as they are in the repository."""
     home = tmp_path / "runs/quest-intro/minilm"
     home.mkdir(parents=True)
-    shutil.copy(RUNS / "queries.json.gz", home.parent)
     for name in STORED:
-        shutil.copy(RUNS / f"minilm/{name}.json.gz", home)
+        shutil.copy(RUNS / f"minilm/{name}.jsonl.xz", home)
     return tmp_path
 
 
@@ -45,7 +44,7 @@ def show(folder, table, *more):
 
 
 def values(name, split, metric="recall@100"):
-    [row] = [r for r in Run.load(RUNS / f"minilm/{name}.json.gz").results if r.split == split]
+    [row] = [r for r in Run.load(RUNS / f"minilm/{name}.jsonl.xz").results if r.split == split]
     return row.values[metric]
 
 

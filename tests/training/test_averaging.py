@@ -10,7 +10,7 @@ from boolattn.cli import app
 from boolattn.encoder.tower_storage import load_towers, save_towers
 from boolattn.encoder.towers import query_encoder
 from boolattn.errors import ConfigError
-from boolattn.training.towers import average, freeze, load_encoder, make_towers
+from boolattn.training.launch import average, freeze, load_encoder, make_towers
 
 
 @pytest.fixture

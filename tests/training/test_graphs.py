@@ -19,9 +19,8 @@ from boolattn.training.graphs import (
     padded_length,
     typical,
 )
-from boolattn.training.launch import make_steps
+from boolattn.training.launch import freeze, make_steps, make_towers
 from boolattn.training.tower_pass import TowerPass, encode
-from boolattn.training.towers import freeze, make_towers
 from tests.conftest import trained
 
 

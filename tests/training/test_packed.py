@@ -6,11 +6,10 @@ import torch
 from boolattn.encoder.towers import build_towers, tower_of
 from boolattn.plugin.backend import BACKENDS
 from boolattn.training import retrieval
-from boolattn.training.launch import make_steps
+from boolattn.training.launch import make_steps, make_towers
 from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.tower_pass import TowerPass, can_pack, encode_packed
-from boolattn.training.towers import make_towers
 from tests.conftest import trained
 from tests.training.test_graphs import quiet
 

@@ -11,13 +11,12 @@ import torch
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.data.sentences import Mixture, generate
 from boolattn.errors import ConfigError
-from boolattn.plugin import attach, load
+from boolattn.plugin.storage import attach, load
 from boolattn.training.batches.tokens import LabelledSentences, PretrainingSet
-from boolattn.training.launch import Launch, pretrain
+from boolattn.training.launch import Launch, make_towers, pretrain
 from boolattn.training.loop import fast_products
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.settings import PretrainSettings
-from boolattn.training.towers import make_towers
 
 OPERATORS = ("and", "or", "not")
 

@@ -14,13 +14,12 @@ from sentence_transformers import SentenceTransformer
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.training import retrieval
-from boolattn.training.launch import Launch, make_steps, train
+from boolattn.training.launch import Launch, make_steps, make_towers, train
 from boolattn.training.loop import Loop, parameter_groups
 from boolattn.training.retrieval import RetrievalTraining
 from boolattn.training.run_folder import RunFolder
 from boolattn.training.settings import LoopSettings
 from boolattn.training.tower_pass import TowerPass
-from boolattn.training.towers import make_towers
 from tests.conftest import trained
 
 #: Of a short loop.
@@ -266,16 +265,18 @@ def test_a_folder_is_not_written_twice_nor_resumed_as_another_run(preset, corpus
 
 
 def test_a_data_set_without_usable_queries(preset, corpus, tmp_path):
-    empty = replace(corpus.dataset, splits={"train": (), "validation": ()})
-    corpus.dataset = empty
-    with pytest.raises(DataError, match="no usable query among 0"):
-        train(preset(), Launch(out=tmp_path / "run"), corpus)
+    [query, *_] = corpus.split("train")
+    lost = replace(query, gold=frozenset({"nowhere"}))
+    for queries, message in (((), "'train' of .* has no queries"), ((lost,), "no usable query")):
+        corpus.dataset = replace(corpus.dataset, splits={"train": queries, "validation": ()})
+        with pytest.raises(DataError, match=message):
+            train(preset(), Launch(out=tmp_path / message[:3]), corpus)
 
 
 def test_a_missing_encoder_or_split_is_one_line(preset, corpus, tmp_path):
     with pytest.raises(MissingDataError, match=r"nowhere/nothing is no encoder.*name its folder"):
         make_towers(preset("model.encoder=nowhere/nothing"))
-    with pytest.raises(ConfigError, match="no split 'dev'; there are train, validation"):
+    with pytest.raises(ConfigError, match="no split 'dev'; it has train, validation"):
         make_steps(preset("data.train=train+dev"), corpus)
     with pytest.raises(ConfigError, match="name it: --rankings"):
         make_steps(preset(n_bm25=1), corpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.training.settings import TrainSettings, load_preset, preset_names, saved_tables
+from boolattn.training.settings import TrainSettings, load_preset, preset_names
 
 NAMES = {
     "demo",
@@ -104,15 +104,6 @@ def test_a_wrong_preset_is_named(tmp_path):
 def test_no_negatives_at_all():
     with pytest.raises(ConfigError, match="there are no negatives"):
         TrainSettings(n_negatives=0, batch_size=1)
-
-
-def test_old_names_of_settings_are_read_in_saved_runs():
-    saved = {"train": {"hold_heads": True, "gate_noise": 0.0}, "pretrain": {"wide": 0.25}}
-    tables = saved_tables(saved)
-    assert tables["train"] == {"freeze_heads": True}
-    assert tables["pretrain"] == {"varied_share": 0.25}
-    with pytest.raises(ConfigError, match="no setting has that name"):
-        load_preset("minilm-taxa", ["hold_heads=true"])
 
 
 def test_a_setting_that_may_be_left_out_is_called_none():

@@ -7,8 +7,8 @@ import torch
 
 from boolattn.encoder.towers import query_encoder, tower_of
 from boolattn.errors import ConfigError, DataError
-from boolattn.plugin import attach, save
-from boolattn.training.towers import load_encoder, make_towers
+from boolattn.plugin.storage import attach, save
+from boolattn.training.launch import load_encoder, make_towers
 
 
 @pytest.mark.parametrize(

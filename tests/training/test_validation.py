@@ -10,7 +10,7 @@ from boolattn.evaluation.benchmark import Judgements
 from boolattn.training import corpus as validation
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.corpus import Validator, encode_queries
-from boolattn.training.towers import make_towers
+from boolattn.training.launch import make_towers
 from tests.conftest import trained
 
 

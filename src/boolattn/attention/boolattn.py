@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.cue import cue_predictor, shuffle
-from boolattn.attention.folding import FoldedWeights, are_foldable, current_state, kernels
+from boolattn.attention.folded import FoldedWeights, are_foldable, current_state, kernels
 from boolattn.attention.gate import Gate, LexiconGate, learned_gate
-from boolattn.attention.layer import BoolAttnLayer, CueState
-from boolattn.attention.position import is_traced, words
+from boolattn.attention.layer import BoolAttnLayer, CueState, is_traced, words
 
 if TYPE_CHECKING:
     from boolattn.attention.cue import CuePredictor

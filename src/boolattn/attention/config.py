@@ -9,8 +9,6 @@ from boolattn.settings import check_types, limited
 
 #: The operator axis of every tensor: AND, OR, NOT.
 OPERATORS = ("and", "or", "not")
-#: Settings that files of older versions lack, as they were then.
-OLDER = {"gate_reads": "mean", "bounded_scope": False, "use_factor": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,71 +19,53 @@ class BoolAttnConfig:
 
     >>> BoolAttnConfig(gate="lexicon").variant
     'corrected'
-
-    Attributes:
-        operators: The experts, in the order AND, OR, NOT.
-        variant: ``corrected``, or ``paper``: as published, with its seven errors.
-        gate: What opens the experts in a call without operator labels: nothing (``label``, for
-            oracle labels), the cue lexicon (``lexicon``), or a trained classifier (``learned``).
-        gate_reads: Input of a learned gate: the ``mean`` of the tokens, as in the paper, or their
-            ``context`` as well (*ours*). Default: ``mean`` for the paper variant, else
-            ``context``. ``None`` for every other gate, so that equal plug-ins have equal settings.
-        form: ``factored`` appends the bias to queries and keys; ``dense`` adds the full matrix.
-        d_o: Size of an operator embedding.
-        kernel: Width of the scope predictor's convolution; odd (*ours*).
-        cue_kernel: Width of the corrected cue predictor's convolution; 1 for no context (*ours*).
-        cue_channels: Channels of that convolution (*ours*).
-        window: Largest relative position of AND and OR; larger ones are clipped.
-        sigma: Initial width of the Gaussian around a cue; trainable.
-        threshold: Initial scope probability above which a token is in scope; trainable.
-        bounded_scope: Whether that threshold stays between 0 and 1, and a text's first and last
-            token ([CLS], [SEP]) are never in scope. Default: only in the corrected variant.
-        use_factor: Whether a learned factor of each operator and head, 0 at first, multiplies
-            the strength, so that an untrained plug-in changes nothing. Default: only in the
-            corrected variant, without a ``fixed_bias``.
-        scope_temperature: Temperature of the Gumbel-sigmoid (*ours*).
-        use_noise: Whether training samples scopes and uses the gate's dropout; without it, runs
-            can be compared.
-        gate_temperature: Divides the learned gate's logits.
-        gate_threshold: Probability above which the learned gate opens (*ours*).
-        gate_kernel: Width of the contextual gate's convolution; odd (*ours*).
-        gate_channels: Channels of that convolution, at most ``rank`` (*ours*).
-        gate_dropout: Dropout of the contextual gate's features (*ours*).
-        gate_token_dropout: Share of tokens masked from the contextual gate in training (*ours*).
-        rank: Width of a projection of the hidden state shared by operators, scope and bias (the
-            light form); ``None`` for the paper's size.
-        layers: Encoder layers with a bias, from 0; ``None`` for all.
-        fixed_bias: Strength of every bias instead of the predicted one, for ablations: 0 leaves
-            attention as it is, log 2 is an untrained predictor's; ``None`` predicts.
-        cue_seed: Seed of an order in which cue probabilities move to other tokens of their text,
-            for ablations; ``None`` leaves them where they were predicted.
     """
 
-    operators: tuple[str, ...] = OPERATORS
+    operators: tuple[str, ...] = OPERATORS  # the experts, in the order AND, OR, NOT
+    #: ``paper`` is as published, with its seven errors
     variant: str = limited("corrected", choices=("corrected", "paper"))
+    #: What opens the experts in a call without operator labels: nothing (``label``, for oracle
+    #: labels), the cue lexicon, or a trained classifier (``learned``)
     gate: str = limited("label", choices=("label", "lexicon", "learned"))
+    #: Input of a learned gate: the ``mean`` of the tokens, as in the paper and by default in its
+    #: variant, or their ``context`` as well (*ours*); ``None`` for every other gate
     gate_reads: str | None = limited(None, choices=("mean", "context"))
+    #: ``factored`` appends the bias to queries and keys; ``dense`` adds the full matrix
     form: str = limited("factored", choices=("factored", "dense"))
-    d_o: int = limited(10, above=0)
-    kernel: int = limited(3, above=0, is_odd=True)
+    d_o: int = limited(10, above=0)  # size of an operator embedding
+    kernel: int = limited(3, above=0, is_odd=True)  # of the scope predictor's convolution (*ours*)
+    #: Of the corrected cue predictor's convolution, 1 for no context; and its channels (*ours*)
     cue_kernel: int = limited(5, above=0, is_odd=True)
     cue_channels: int = limited(8, above=0)
-    window: int = limited(5, above=0)
-    sigma: float = limited(2.0, above=0)
+    window: int = limited(5, above=0)  # largest relative position of AND and OR
+    sigma: float = limited(2.0, above=0)  # initial width of the Gaussian around a cue; trainable
+    #: Initial scope probability above which a token is in scope; trainable
     threshold: float = limited(0.5, above=0, below=1)
+    #: Whether that threshold stays between 0 and 1, and a text's first and last token ([CLS],
+    #: [SEP]) are never in scope. Default: only in the corrected variant
     bounded_scope: bool | None = None
+    #: Whether a learned factor of each operator and head, 0 at first, multiplies the strength, so
+    #: that an untrained plug-in changes nothing. Default: only in the corrected variant, without a
+    #: ``fixed_bias``
     use_factor: bool | None = None
-    scope_temperature: float = limited(1.0, above=0)
-    use_noise: bool = True
-    gate_temperature: float = limited(0.1, above=0)
+    scope_temperature: float = limited(1.0, above=0)  # of the Gumbel-sigmoid (*ours*)
+    use_noise: bool = True  # whether training samples scopes and uses the gate's dropout
+    gate_temperature: float = limited(0.1, above=0)  # divides the learned gate's logits
+    #: Probability above which the learned gate opens (*ours*)
     gate_threshold: float = limited(0.5, above=0, below=1)
+    #: Of the contextual gate's convolution, with its channels, at most ``rank`` (*ours*)
     gate_kernel: int = limited(5, above=0, is_odd=True)
     gate_channels: int = limited(32, above=0)
-    gate_dropout: float = limited(0.1, least=0, below=1)
-    gate_token_dropout: float = limited(0.05, least=0, below=1)
+    gate_dropout: float = limited(0.1, least=0, below=1)  # of the contextual gate's features
+    gate_token_dropout: float = limited(0.05, least=0, below=1)  # share of its tokens masked
+    #: Width of a projection of the hidden state shared by operators, scope and bias (the light
+    #: form); ``None`` for the paper's size
     rank: int | None = limited(None, above=0)
-    layers: tuple[int, ...] | None = None
+    layers: tuple[int, ...] | None = None  # encoder layers with a bias, from 0; ``None`` for all
+    #: For ablations: the strength of every bias instead of the predicted one. 0 leaves attention as
+    #: it is, log 2 is an untrained predictor's
     fixed_bias: float | None = None
+    #: For ablations: seed of an order in which cue probabilities move to other tokens of their text
     cue_seed: int | None = None
 
     def __post_init__(self) -> None:

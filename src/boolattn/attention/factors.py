@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+#: Most tokens of a text for which a CPU adds the dense bias, of the texts with an open expert.
+SHORT = 128
+
 
 @dataclass(frozen=True)
 class Factors:
     """A bias ``scale * sum_e query[i, e] * key[j, e]`` for every head.
 
-    Attributes:
-        query: One column for each operator, then padding. ``(batch, heads, tokens, columns)``.
-        key: Same shape.
-        scale: Of attention's dot product.
+    Query and key have one column for each operator, then padding, in the shape ``(batch, heads,
+    tokens, columns)``; the scale is that of attention's dot product.
     """
 
     query: Tensor

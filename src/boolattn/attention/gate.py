@@ -16,17 +16,11 @@ NO_OWNER = -1
 
 @dataclass(frozen=True)
 class Gate:
-    """Which experts are open.
+    """Which experts are open."""
 
-    Attributes:
-        open: 0 or 1, with a gradient if it was learned. Shape ``(batch, operators)``.
-        logits: Of the learned gate, else ``None``. Same shape.
-        is_open: Whether any is open, if known without synchronising with a GPU.
-    """
-
-    open: Tensor
-    logits: Tensor | None = None
-    is_open: bool | None = None
+    open: Tensor  # 0 or 1, with a gradient if it was learned. Shape ``(batch, operators)``.
+    logits: Tensor | None = None  # of the learned gate. Same shape.
+    is_open: bool | None = None  # whether any is, if known without synchronising with a GPU
 
 
 class LearnedGate(nn.Module):

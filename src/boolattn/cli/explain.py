@@ -90,7 +90,7 @@ def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizer
 
     from boolattn.encoder.tower_storage import load_towers
     from boolattn.encoder.towers import query_encoder
-    from boolattn.plugin import attach, load
+    from boolattn.plugin.storage import attach, load
 
     is_towers = (home / "modules.json").is_file()
     encoder = query_encoder(load_towers(home)) if is_towers else load(home)

@@ -50,7 +50,7 @@ def reproduce(target: str, out: Path, **options: Any) -> None:
 
     from boolattn.reproduction import reproduce as reproduction
     from boolattn.reproduction.requests import Paths
-    from boolattn.reproduction.systems import parse_seeds
+    from boolattn.reproduction.runs import parse_seeds
 
     torch.set_num_threads(options["threads"])
     request = reproduction.make_request(

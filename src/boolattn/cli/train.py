@@ -50,7 +50,7 @@ def average(base: str, model: Path, out: Path, share: float) -> None:
 
     require_torch("average")
     from boolattn.encoder.tower_storage import Card, save_towers
-    from boolattn.training.towers import average as averaged
+    from boolattn.training.launch import average as averaged
 
     quiet_libraries()
     card = Card(base=Path(base).name, command=shlex.join(["boolattn", *sys.argv[1:]]))

@@ -60,20 +60,6 @@ def open_dataset(name: str, options: DataOptions | None = None) -> Dataset:
     return _OPENERS[name](options or DataOptions())
 
 
-def _folder(name: str, folder: Path | None, cached: str) -> Path:
-    """Return the folder given, or that of the environment variable, or that of the cache."""
-    variable = f"BOOLATTN_{name.upper().replace('-', '_')}"
-    if folder is None and (named := os.environ.get(variable)):
-        folder = Path(named).expanduser()
-    folder = folder or cache_folder() / cached
-    if not folder.is_dir():
-        raise MissingDataError(
-            f"no folder {folder} for {name}; put its files there, or name their folder with "
-            f"--from or ${variable}"
-        )
-    return folder
-
-
 def _open_quest(options: DataOptions) -> Dataset:
     usual = ("train", "val", "test")
     # The augmented queries are many, and read only where they are asked for.
@@ -81,7 +67,9 @@ def _open_quest(options: DataOptions) -> Dataset:
 
 
 def _open_quest_intro(options: DataOptions) -> Dataset:
-    quest = load_quest_intro(_folder("quest-intro", options.folder, "quest-intro"))
+    named = os.environ.get("BOOLATTN_QUEST_INTRO")
+    cached = Path(named).expanduser() if named else cache_folder() / "quest-intro"
+    quest = load_quest_intro(options.folder or cached)
     module = checkout_module("experiments.quest_queries")
     if not quest.categories or module is None:
         if options.tell and quest.categories:

@@ -20,10 +20,9 @@ from boolattn.query.structure import template_tree
 from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all, join_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from boolattn.data.records import Query
     from boolattn.query.parsed_query import Span, Spans
 
 _FIELDS = {"text": str, "operands": list, "negated": list, "gaps": list, "source": str}
@@ -173,14 +172,6 @@ def read_labelled_queries(path: Path) -> dict[str, list[LabelledQuery]]:
         parsed = ParsedQuery(operands, negated, tuple(_GAPS[gap] for gap in row["gaps"]))
         queries.setdefault(row["source"], []).append(LabelledQuery(row["text"], parsed))
     return queries
-
-
-def label_queries(queries: Iterable[Query]) -> Iterator[LabelledQuery]:
-    """Label the queries of a data set whose operand spans are known; others are skipped."""
-    for query in queries:
-        spans = [operand.spans for operand in query.operands]
-        if labelled := label_template(query.text, query.template, spans):
-            yield labelled
 
 
 def _spans(operand: Any, length: int, where: str) -> Spans:  # noqa: ANN401 - parsed JSON

@@ -80,7 +80,9 @@ def load_quest_intro(folder: Path) -> Quest:
 
 def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0) -> Quest:
     if not folder.is_dir():
-        raise MissingDataError(f"no folder {folder}; {name}'s files belong there")
+        raise MissingDataError(
+            f"no folder {folder}; put {name}'s files there, or name their folder with --from"
+        )
     # Before the corpus, so that a missing query file is noticed early.
     paths = {split: find_file(folder, f"{split}.jsonl", remedy=_remedy(split)) for split in splits}
     documents = tuple(read_documents(folder))

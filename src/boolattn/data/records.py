@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from boolattn.errors import DataError
+from boolattn.errors import ConfigError, DataError
 from boolattn.query.structure import template_tree
 from boolattn.query.tree import And, Not, Operator, answers
 
@@ -83,6 +83,15 @@ class Dataset:
     name: str
     documents: Sequence[Document]  # the corpus
     splits: Mapping[str, tuple[Query, ...]]  # by split: "train", "val", "test", "generated"
+
+    def queries(self, split: str) -> tuple[Query, ...]:
+        """Return the queries of a split."""
+        if split not in self.splits:
+            known = ", ".join(self.splits)
+            raise ConfigError(f"{self.name} has no split {split!r}; it has {known}")
+        if not self.splits[split]:
+            raise DataError(f"the split {split!r} of {self.name} has no queries")
+        return self.splits[split]
 
 
 def read_query(

@@ -82,17 +82,12 @@ class Mixture:
     """Shares of the kinds of sentences."""
 
     unseen: bool = False  # use the wordings held out of training instead of those for training
-    replace: float = limited(
-        0.5, least=0, most=1
-    )  # how often an equivalent replaces a plain cue ("or", "but not")
+    #: How often an equivalent replaces a plain cue ("or", "but not")
+    replace: float = limited(0.5, least=0, most=1)
     plain: float = limited(0.15, least=0, most=1)  # share without operators
     names: float = limited(0.1, least=0, most=1)  # share with a name like "Romeo and Juliet"
-    taxa: float = limited(
-        0.6, least=0, most=1
-    )  # share of the others that are about taxa and places
-    varied: float = limited(
-        0.0, least=0, most=1
-    )  # share with the more varied wordings of varied.toml
+    taxa: float = limited(0.6, least=0, most=1)  # of the others, share about taxa and places
+    varied: float = limited(0.0, least=0, most=1)  # share with the wordings of varied.toml
     varied_held_out: bool = False  # of varied.toml, use the held-out half
 
     def __post_init__(self) -> None:

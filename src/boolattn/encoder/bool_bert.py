@@ -108,7 +108,7 @@ class BoolBertModel(PreTrainedModel):
         *,
         tokenizer: PreTrainedTokenizerBase | None = None,
     ) -> BoolBertModel:
-        """Make a Bool-BERT from an encoder, with or without the plug-in, in place.
+        """Make a Bool-BERT from an encoder, with or without the plug-in, in place; or return one.
 
         By default the settings are those of the encoder's plug-in, or of ``attach``.
         """
@@ -117,6 +117,8 @@ class BoolBertModel(PreTrainedModel):
                 raise ConfigError("this encoder has BoolAttn with other settings; detach() it")
         else:
             attach(encoder, config, tokenizer=tokenizer)
+        if isinstance(encoder, cls):
+            return encoder
         plugin = plugin_of(encoder)
         shape = None
         if isinstance(plugin.gate, LexiconGate):

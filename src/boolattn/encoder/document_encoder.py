@@ -63,7 +63,11 @@ class DocumentEncoder:
         self._tokenize = _tokenizer(towers)
         self._prompt = document_prompt(towers)
         self._pad_id = int(cast("Any", tower.tokenizer).pad_token_id or 0)
-        first = tower if dtype == tower.model.dtype else _copy(tower).to(dtype)
+        first: Any = tower
+        if dtype != tower.model.dtype:
+            # Without its tokenizer, which takes longer to copy than the weights.
+            shared = [tower.tokenizer, getattr(tower, "processor", None)]
+            first = copy.deepcopy(tower, {id(part): part for part in shared}).to(dtype)
         # Without the router, which only chooses the tower.
         self._modules = [first, *list(towers.children())[1:]]
 
@@ -200,9 +204,3 @@ def _tokenizer(towers: SentenceTransformer) -> Callable[[list[str]], Sequence[Se
     fast.no_padding()
     fast.enable_truncation(length, direction=tokenizer.truncation_side)
     return lambda texts: [encoding.ids for encoding in fast.encode_batch_fast(texts)]
-
-
-def _copy(tower: Any) -> Any:  # noqa: ANN401 - sentence-transformers' Transformer
-    """Copy a tower without its tokenizer, which takes longer to copy than the weights."""
-    shared = [tower.tokenizer, getattr(tower, "processor", None)]
-    return copy.deepcopy(tower, {id(part): part for part in shared if part is not None})

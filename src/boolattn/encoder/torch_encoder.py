@@ -30,13 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
     from torch import Tensor, nn
 
+    from boolattn.encoders.base import Array
     from boolattn.plugin.explain import Explanation
-
-    Array = NDArray[np.float32]
 
 
 #: Settings that change vectors, and neither names nor shapes of tensors.
@@ -61,12 +59,8 @@ MAX_TOKENS = 8192
 class TorchEncoder(Encoder):
     """Any sentence-transformers model as an encoder.
 
-    Args:
-        towers: Any sentence-transformers model.
-
-    Attributes:
-        labels: Oracle labels: names of operators by query text. Where there are any they open the
-            gates, not the model's own; those for which the model has no expert are left out.
+    ``labels`` are oracle labels: names of operators by query text. Where there are any they open
+    the gates, not the model's own; those for which the model has no expert are left out.
 
     >>> import boolattn
     >>> encoder = boolattn.TorchEncoder.load(boolattn.shipped_model())

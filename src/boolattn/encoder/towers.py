@@ -4,13 +4,6 @@ It is a ``SentenceTransformer`` made only of that library's own modules, so that
 needs no ``trust_remote_code``: a ``Router`` over ``Transformer``, then ``Pooling``, then
 ``Normalize`` for cosine similarity. With shared weights both routes have the same ``Transformer``,
 which uses the plug-in only for the task ``query``.
-
-Training, one step::
-
-    features = model.preprocess(texts, task="query")       # or task="document"
-    features = batch_to_device(features, device)           # of sentence_transformers.util
-    features["operators"] = labels                         # optional, queries only
-    vectors = model(features, task="query")["sentence_embedding"]
 """
 
 from __future__ import annotations
@@ -109,10 +102,6 @@ def _query_model(
     encoder: PreTrainedModel, config: BoolAttnConfig | None, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
     """Return the query tower's model: a Bool-BERT, or the bare encoder without a plug-in."""
-    if isinstance(encoder, BoolBertModel):
-        if config is not None and config != encoder.config.boolattn_config:
-            raise ConfigError("this encoder has BoolAttn with other settings")
-        return encoder
     if not hasattr(encoder.base_model, NAME):
         if config is None:
             return _bare(encoder)

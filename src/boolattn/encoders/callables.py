@@ -17,9 +17,7 @@ from boolattn.settings import checked
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float32]
+    from boolattn.encoders.base import Array
 
 #: From texts to their vectors: an array, or lists of numbers.
 Embed: TypeAlias = "Callable[[list[str]], Any]"
@@ -28,13 +26,9 @@ _PROBE = "moths of Borneo"
 
 
 class CallableEncoder(Encoder):
-    """Any function from texts to vectors.
+    """Any function from texts to vectors; others for operands or documents, if not as queries.
 
-    Args:
-        embed: Encodes a list of texts.
-        similarity: ``cosine``, and vectors are normalised; or ``dot``.
-        embed_operands: Encodes operands, if not as other queries.
-        embed_documents: Encodes documents, if not as queries.
+    With the similarity ``cosine`` vectors are normalised; the other one is ``dot``.
     """
 
     max_tokens = 512
@@ -108,11 +102,8 @@ class CallableEncoder(Encoder):
 class EmbeddingEndpoint:
     """An endpoint of the form of OpenAI's: ``POST ADDRESS/embeddings``.
 
-    Args:
-        address: As far as the version: ``https://api.openai.com/v1``.
-        model: Its name there.
-        key_variable: The environment variable with the key, if it needs one.
-        timeout: Seconds that an answer may take.
+    The address is as far as the version: ``https://api.openai.com/v1``. ``key_variable`` names the
+    environment variable with the key, if it needs one.
     """
 
     @checked

@@ -34,10 +34,9 @@ from boolattn.query.runtime import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
-    Array = NDArray[np.float32]
+    from boolattn.encoders.base import Array
 
 VECTORS = "vectors"
 #: Values of a manifest that change vectors, and are in no graph.

@@ -133,23 +133,18 @@ class Judgements:
     def infos(self) -> tuple[QueryInfo, ...]:
         """What results store of the queries."""
         return tuple(
-            QueryInfo(q.id, q.template, operators, q.domain, _exposure(q.wording), _kind(q))
+            QueryInfo(q.id, q.template, operators, q.domain, *_exposure_and_kind(q))
             for q, operators in zip(self.queries, self.operators, strict=True)
         )
 
 
-def _exposure(wording: str) -> str:
-    """Return "seen" or "unseen", with which the wordings of built benchmarks begin."""
-    exposure, mark, _ = wording.partition(":")
-    return exposure if mark and exposure in ("seen", "unseen") else ""
-
-
-def _kind(query: Query) -> str:
+def _exposure_and_kind(query: Query) -> tuple[str, str]:
+    """Read the wording's name, which in built benchmarks begins with "seen:" or "unseen:"."""
+    exposure, mark, _ = query.wording.partition(":")
     structure = query.wording.rpartition(":")[2].partition("/")[0]
-    if structure in _ITEMS:
-        return _ITEMS[structure]
-    operators = {operator.value for operator in query.operators}
-    return "NOT" if "not" in operators else "AND/OR" if operators else "plain"
+    kind = "NOT" if "not" in query.operators else "AND/OR" if query.operators else "plain"
+    is_known = mark and exposure in ("seen", "unseen")
+    return exposure if is_known else "", _ITEMS.get(structure, kind)
 
 
 #: Default splits: the first of these rows that the data set has.
@@ -194,7 +189,7 @@ def prepare(
         raise ConfigError("the sizes of a sample and its seed are at least 0")
     if not data.documents:
         raise DataError(f"{data.name} has no documents")
-    chosen = {split: _split(data, split) for split in splits or _default_splits(data)}
+    chosen = {split: data.queries(split) for split in splits or _default_splits(data)}
     rng = np.random.default_rng(seed)
     limits = []
     if n_queries and any(len(queries) > n_queries for queries in chosen.values()):
@@ -217,15 +212,6 @@ def _default_splits(data: Dataset) -> tuple[str, ...]:
     if len(data.splits) == 1 and "train" not in data.splits:
         return tuple(data.splits)
     raise ConfigError(f"name a split of {data.name}: {', '.join(data.splits)}")
-
-
-def _split(data: Dataset, split: str) -> tuple[Query, ...]:
-    if split not in data.splits:
-        there = ", ".join(data.splits)
-        raise ConfigError(f"{data.name} has no split {split!r}; there are {there}")
-    if not data.splits[split]:
-        raise DataError(f"the split {split!r} of {data.name} has no queries")
-    return data.splits[split]
 
 
 def _sample(queries: Sequence[Query], n: int, rng: np.random.Generator) -> tuple[Query, ...]:

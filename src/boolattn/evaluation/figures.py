@@ -38,7 +38,10 @@ def by_template(results: Sequence[Results], metric: str = "recall@100") -> Any: 
     size = f"{len(first.queries):,} queries, {first.n_documents:,} documents"
     heading = metric.replace("_", " ").capitalize().replace("Mrr", "MRR").replace("Ndcg", "nDCG")
     title = f"{heading} by template: {first.dataset}, {first.split}, {size}"
-    return _draw(title, [_wrapped(name) for name in names], {heading: bars}, results)
+    # Names of templates have several lines; a blank stays with its word.
+    joined = (name.replace(" _", "\N{NO-BREAK SPACE}_") for name in names)
+    lines = [textwrap.fill(n, 15, break_long_words=False, break_on_hyphens=False) for n in joined]
+    return _draw(title, lines, {heading: bars}, results)
 
 
 def by_domain(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
@@ -105,9 +108,3 @@ def _label(results: Results) -> str:
 def _short(value: float) -> str:
     """Write .414, or nothing for nan."""
     return "" if np.isnan(value) else f"{value:.3f}".removeprefix("0") if value < 1 else "1"
-
-
-def _wrapped(name: str) -> str:
-    """Break the name of a template into lines; a blank stays with its word."""
-    name = name.replace(" _", "\N{NO-BREAK SPACE}_")
-    return textwrap.fill(name, 15, break_long_words=False, break_on_hyphens=False)

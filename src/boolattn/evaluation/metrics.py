@@ -204,11 +204,6 @@ class Metric:
     kind: str
     k: int
 
-    @property
-    def lower_is_better(self) -> bool:
-        """Whether 0 is the best value."""
-        return self.kind in LOWER_IS_BETTER
-
     def __call__(self, judged: JudgedRanking) -> Floats:
         """Return one value for each ranking."""
         if self.k:

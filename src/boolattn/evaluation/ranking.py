@@ -151,10 +151,6 @@ def read_run(
         reason = f"it has {other!r}, expected {query_ids[0]!r}" if other else "it is empty"
         reason = f"no document {unknown!r} in the corpus" if unknown else reason
         raise DataError(f"{path} ranks nothing for {len(query_ids)} queries: {reason}")
-    return _pack(ranked)
-
-
-def _pack(ranked: Sequence[Mapping[int, tuple[float, int]]]) -> Ranking:
     ranking = Ranking.of([sorted(documents, key=documents.__getitem__) for documents in ranked])
     for scores, documents in zip(ranking.scores, ranked, strict=True):
         scores[: len(documents)] = [-score for score, _ in sorted(documents.values())]

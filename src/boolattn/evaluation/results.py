@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields, replace
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.benchmark import KINDS, QueryInfo
 from boolattn.evaluation.metrics import mean
-from boolattn.files import atomic_file, require
+from boolattn.files import require
+from boolattn.jsonl import read_jsonl, write_jsonl
 from boolattn.query.structure import LONGER, TEMPLATES
 from boolattn.query.tree import OPERATORS
 
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from boolattn.evaluation.benchmark import Judgements
-
-    Floats = NDArray[np.float64]
+    from boolattn.evaluation.metrics import Floats
 
 FORMAT = "boolattn-results-1"
 #: Groupings of queries.
@@ -118,30 +115,27 @@ class Results:
             values={metric: values[chosen] for metric, values in self.values.items()},
         )
 
-    def save(self, path: Path) -> None:
-        """Write JSON with the means, and the values of every query."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: the means, and the values of every query."""
         names = [item.name for item in fields(self) if item.name not in ("queries", "values")]
-        plain: dict[str, Any] = {"format": FORMAT, **{name: getattr(self, name) for name in names}}
         means = {name: _rounded(value) for name, value in self.overall.means.items()}
-        plain["overall"] = {"n": len(self.queries), **means}
-        plain["queries"] = {
-            item.name: [getattr(query, item.name) for query in self.queries]
-            for item in fields(QueryInfo)
+        return {
+            "format": FORMAT,
+            **{name: getattr(self, name) for name in names},
+            "overall": {"n": len(self.queries), **means},
+            "queries": {
+                item.name: [getattr(query, item.name) for query in self.queries]
+                for item in fields(QueryInfo)
+            },
+            "values": {name: [*map(_rounded, row.tolist())] for name, row in self.values.items()},
         }
-        plain["values"] = {
-            name: [_rounded(value) for value in values.tolist()]
-            for name, values in self.values.items()
-        }
-        with atomic_file(path) as file:
-            file.write(json.dumps(plain, ensure_ascii=False, allow_nan=False) + "\n")
 
     @classmethod
-    def load(cls, path: Path) -> Results:
-        """Read what :meth:`save` wrote."""
+    def from_dict(cls, plain: dict[str, Any], source: Path) -> Results:
+        """Read what :meth:`to_dict` returned; the source is for error messages."""
+        if plain.get("format") != FORMAT:
+            raise DataError(f"{source} has no results in format {FORMAT}; evaluate again")
         try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-                raise DataError(f"{path} has no results in format {FORMAT}; evaluate again")
             table = plain["queries"]
             table["operators"] = map(tuple, table["operators"])
             columns = [table[item.name] for item in fields(QueryInfo)]
@@ -150,12 +144,18 @@ class Results:
             values = {name: np.array(v, np.float64) for name, v in plain["values"].items()}
             attributes = {item.name: plain[item.name] for item in fields(cls)}
             return cls(**attributes | {"queries": queries, "values": values})
-        except FileNotFoundError as error:
-            raise MissingDataError(f"no results file {path}") from error
-        except OSError as error:
-            raise DataError(f"cannot read {path}: {error.strerror or error}") from error
         except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
-            raise DataError(f"{path} is damaged ({error!r}); evaluate again") from error
+            raise DataError(f"{source} is damaged ({error!r}); evaluate again") from error
+
+    def save(self, path: Path) -> None:
+        """Write a file of one line of JSON; the suffix selects a compression."""
+        write_jsonl(path, [self.to_dict()])
+
+    @classmethod
+    def load(cls, path: Path) -> Results:
+        """Read what :meth:`save` wrote."""
+        rows = [row for _, row in read_jsonl(path)]
+        return cls.from_dict(rows[0] if rows else {}, path)
 
 
 def results_of(judgements: Judgements, values: Mapping[str, Floats], **about: Any) -> Results:

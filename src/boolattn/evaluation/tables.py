@@ -71,7 +71,7 @@ def comparison_table(
     systems: Sequence[Results], compared: Mapping[str, Mapping[str, Comparison]]
 ) -> str:
     """Return the metrics of two systems, by group where groups are named."""
-    from boolattn.evaluation.metrics import parse
+    from boolattn.evaluation.metrics import LOWER_IS_BETTER, parse
 
     first, second = systems
     title = (
@@ -82,7 +82,7 @@ def comparison_table(
     rows = []
     for group, tests in compared.items():
         for name, test in tests.items():
-            is_better = (test.difference < 0) == parse(name).lower_is_better
+            is_better = (test.difference < 0) == (parse(name).kind in LOWER_IS_BETTER)
             mark = "" if test.p_value >= _LEVEL else "*" if is_better else "!"
             means = (short(test.first), short(test.second), f"{test.difference:+.4f}")
             cells = (f"{test.low:+.4f} to {test.high:+.4f}", f"{test.p_value:.4f}", mark)

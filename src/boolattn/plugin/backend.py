@@ -14,8 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from boolattn.attention.factors import wide_attention
-from boolattn.attention.folded import SHORT
+from boolattn.attention.factors import SHORT, wide_attention
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
@@ -189,7 +188,10 @@ def sdpa_attention(
     _record_attention(applied, query, key, attention_mask)
     if not dropout and (done := layer.attend(query, key, value, attention_mask)) is not None:
         return done, None
-    if applied.form == "dense" or _is_dense_faster(query):
+    # Short texts without gradients are faster with the dense bias; see benchmarks.encoding.
+    is_quick = not (torch.compiler.is_compiling() or torch.is_grad_enabled())
+    is_short = query.device.type == "cpu" and query.shape[2] <= SHORT
+    if applied.form == "dense" or (is_quick and is_short):
         dense = layer.masked(attention_mask, query.dtype)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, dropout_p=dropout)
     else:
@@ -211,13 +213,6 @@ def _packed_attention(heads: tuple[Tensor, ...], packed: Packed, dropout: float)
     texts_heads = zip(*(part.split(sizes, 2) for part in heads), strict=True)
     texts = [F.scaled_dot_product_attention(q, k, v, dropout_p=dropout) for q, k, v in texts_heads]
     return torch.cat(texts, 2).transpose(1, 2)
-
-
-def _is_dense_faster(query: Tensor) -> bool:
-    """Whether the dense bias is faster: short texts without gradients; see benchmarks.encoding."""
-    if torch.compiler.is_compiling() or torch.is_grad_enabled():
-        return False
-    return query.device.type == "cpu" and query.shape[2] <= SHORT
 
 
 def eager_attention(

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from boolattn.files import require
-from boolattn.plugin import plugin_of, recording
-from boolattn.plugin.backend import family_of
+from boolattn.plugin.backend import family_of, recording
+from boolattn.plugin.install import plugin_of
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from boolattn.plugin import Record
+    from boolattn.plugin.backend import Record
 
     Array = NDArray[np.float32]
 

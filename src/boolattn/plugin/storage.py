@@ -42,6 +42,7 @@ FILE = "boolattn.safetensors"
 FORMAT = 1
 #: Options of ``from_pretrained`` about where files come from.
 _HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "token")
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 #: Stands for a plug-in that comes with the package.
 SHIPPED = "shipped"
 _SHIPPED_FOLDER = Path(__file__).parents[1] / "models" / "boolattn"
@@ -214,7 +215,9 @@ def load(source: str | Path, **options: Any) -> PreTrainedModel:
     the hub are valid for the plug-in as well.
     """
     folder = Path(source)
-    if not folder.is_dir() and _is_hub_name(source):
+    # Any other name would be looked up on the hub for a minute.
+    is_hub_name = isinstance(source, str) and _HUB_NAME.fullmatch(source)
+    if not folder.is_dir() and is_hub_name:
         hub = {name: options[name] for name in _HUB_OPTIONS if name in options}
         try:
             folder = Path(str(cached_file(str(source), FILE, **hub))).parent
@@ -233,13 +236,6 @@ def load(source: str | Path, **options: Any) -> PreTrainedModel:
             check_loaded(info, folder)
     load_plugin(encoder, folder)
     return encoder
-
-
-def _is_hub_name(source: str | Path) -> bool:
-    """Whether a text can be a name on the hub; one more would be looked up for a minute."""
-    return (
-        isinstance(source, str) and re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", source) is not None
-    )
 
 
 def _sizes(encoder: PreTrainedModel) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from boolattn.arrays import to_numpy
 from boolattn.query.lexicon import find_cues
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom, Not, Operator, QueryTree, join_all, join_any, operand
@@ -195,7 +194,7 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     where an operand has no words, where no operand is positive, or where a negated operand has no
     word of its own: "beetles of Spain, but no beetles" is misparsed.
     """
-    tags, roles, gaps = (to_numpy(part[row]).astype(np.float32) for part in logits)
+    tags, roles, gaps = (np.asarray(part[row], np.float32) for part in logits)
     roles, gaps = _softmax(roles), _softmax(gaps)
     best = roles.argmax(-1)
     present = [slot for slot in range(len(best)) if best[slot] != ABSENT]

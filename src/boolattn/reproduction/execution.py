@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import platform
 import shutil
 import time
 from itertools import product
@@ -28,12 +27,13 @@ from boolattn.reproduction.requests import (
     open_corpus,
     open_data,
 )
-from boolattn.reproduction.runs import Run, save_queries
+from boolattn.reproduction.runs import Run
 from boolattn.training import launch
 from boolattn.training.corpus import encode_queries, rank
+from boolattn.training.launch import make_towers
+from boolattn.training.loop import processes
 from boolattn.training.retrieval import release_memory
 from boolattn.training.run_folder import about_machine
-from boolattn.training.towers import make_towers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -62,7 +62,7 @@ def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun
     for cache in (open_data, open_corpus):
         cache.cache_clear()  # files may have changed since
     finished, to_do = [], []
-    for run in map(request.planned, request.specs()):
+    for run in request.runs():
         if path := find_finished(run, (paths.runs, *request.done)):
             finished.append(path)
         else:
@@ -81,7 +81,7 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
         run.check()
     progress(f"{len(to_do)} runs to do, {len(finished)} finished")
     for run in to_do:
-        key = run.spec.key
+        key = run.key
         path = paths.runs / key.path
         try:
             with paths.lock(key):
@@ -115,48 +115,38 @@ def pretrain(preset: Preset, folder: Path) -> Path:
 def _execute(run: PlannedRun, paths: Paths) -> str:
     """Train, rank, measure, write the run file; return the main results in words."""
     start, seconds = time.perf_counter(), dict[str, float]()
-    spec, preset, corpus = run.spec, run.preset, run.corpus
+    system, preset, corpus = run.system, run.preset, run.corpus
     judged = {
         split: Judgements.of(corpus.split(split), corpus.rows)
-        for split in spec.dataset.splits
+        for split in run.dataset.splits
         if corpus.dataset.splits.get(split)
     }
     details: dict[str, Any] = {"seconds": seconds, "inputs": run.fingerprints()}
-    if spec.system.kind == "bm25":
+    if system.kind == "bm25":
         rankings = _bm25_rankings(corpus, judged)
     else:
         settings = preset.to_dict()
         # Not the folder of the encoder on this machine.
-        settings["model"]["encoder"] = spec.encoder.source
+        settings["model"]["encoder"] = run.encoder.source
         details["settings"] = settings
-        if spec.system.kind == "trained":
+        if system.kind == "trained":
             towers = _trained(run, paths, details)
             seconds["train"] = round(time.perf_counter() - start, 2)
         else:
-            towers = make_towers(preset).to(device())
+            towers = make_towers(preset).to(processes().device)
         rankings = _tower_rankings(run, towers, judged)
-    names = {"system": spec.system.name, "dataset": spec.dataset.name, "seed": spec.seed}
-    results = [
-        results_of(
-            judged[split],
-            measure(ranking, judged[split]),
-            **names,
-            split=split,
-            gate=gate,
-            details={"query_mode": mode},
-        )
-        for mode, split, gate, ranking in rankings
-    ]
+    names = {"system": system.name, "dataset": run.dataset.name, "seed": run.seed}
+    results = []
+    for mode, split, gate, ranking in rankings:
+        about = {**names, "split": split, "gate": gate, "details": {"query_mode": mode}}
+        results.append(results_of(judged[split], measure(ranking, judged[split]), **about))
     seconds["rank"] = round(time.perf_counter() - start - sum(seconds.values()), 2)
     if torch.cuda.is_available():
         details["gpu_bytes"] = torch.cuda.max_memory_allocated()
-    save_queries(paths.runs / spec.dataset.name, judged)
-    about = about_machine()
-    # The kernel's version says nothing about a result.
-    about["machine"]["system"] = f"{platform.system()} {platform.machine()}"
-    Run(spec.key, results, {**details, "command": paths.command, **about}).save(paths.runs)
+    details |= {"command": paths.command, **about_machine()}
+    Run(run.key, results, details).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
-    home = paths.model(spec.key)
+    home = paths.model(run.key)
     for part in ("checkpoint.safetensors", "best", _BEGUN) if paths.keep_models else ("",):
         remove = shutil.rmtree if (home / part).is_dir() else Path.unlink
         if (home / part).exists():
@@ -170,12 +160,12 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
 
 def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> SentenceTransformer:
     """Pretrain, train, note both in the details, and return the model."""
-    spec, preset, source = run.spec, run.preset, run.start
-    if spec.system.pretrain and source is None:
+    preset, source = run.preset, run.start
+    if run.system.pretrain and source is None:
         metrics = pretrain(preset, paths.pretraining(preset))
         details["heads"] = json.loads(metrics.read_text("utf-8"))["summary"]
         source = metrics.parent / "model"
-    home = paths.model(spec.key)
+    home = paths.model(run.key)
     is_begun = _begin(home, {"settings": preset.to_dict(), "inputs": details["inputs"]})
     where = launch.Launch(
         out=home,
@@ -186,7 +176,7 @@ def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> Sentence
     )
     result = launch.train(preset, where, run.corpus)
     details["training"] = {"steps": result.n_steps, **result.metrics}
-    return load_towers(result.model, device=device())
+    return load_towers(result.model, device=str(processes().device))
 
 
 def _begin(home: Path, about: Mapping[str, Any]) -> bool:
@@ -228,19 +218,14 @@ def _tower_rankings(
     run: PlannedRun, towers: SentenceTransformer, judged: Mapping[str, Judgements]
 ) -> Rankings:
     """Rank the corpus by one vector a query, in each query mode on each split."""
-    spec, preset = run.spec, run.preset
+    system, preset = run.system, run.preset
     gate = preset.plugin.gate.replace("label", "oracle") if preset.model.use_plugin else "none"
-    prefix = spec.encoder.query_prefix if spec.system.kind == "untrained" else ""
-    documents = document_encoder(towers)([document.text for document in run.dataset.documents])
-    for mode, (split, judgements) in product(spec.system.query_modes, judged.items()):
+    prefix = run.encoder.query_prefix if system.kind == "untrained" else ""
+    documents = document_encoder(towers)([document.text for document in run.data.documents])
+    for mode, (split, judgements) in product(system.query_modes, judged.items()):
         use_labels = mode == "oracle_operators"
         operators = preset.plugin.operators if use_labels else None
         vectors = encode_queries(towers, judgements, operators, prefix)
         is_other = use_labels and gate != "oracle"
         labels = f"oracle, trained with {gate}" if is_other else gate
         yield mode, split, labels, rank(vectors, documents, needed_depth(judgements))
-
-
-def device() -> str:
-    """Return the device to compute on."""
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +13,9 @@ import numpy as np
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
-from boolattn.files import atomic_file
+from boolattn.files import atomic_file, package_table
 from boolattn.reproduction.requests import RunRequest
-from boolattn.reproduction.runs import load_tables
-from boolattn.reproduction.systems import RunKey, registry
+from boolattn.reproduction.runs import RunKey, load_tables, registry
 from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
@@ -66,25 +63,24 @@ class Target:
     name: str
     title: str
     on: str
-    metrics: tuple[str, ...]
-    systems: tuple[str, ...]
+    metrics: Sequence[str]
+    systems: Sequence[str]
     against: Mapping[str, str]  # The system that each of ours is tested against
-    rows: tuple[Reported, ...]
+    rows: Sequence[Reported]
 
 
 @lru_cache(maxsize=1)
 def targets() -> dict[str, Target]:
     """Read ``paper.toml``."""
-    text = files("boolattn.reproduction").joinpath("paper.toml").read_text("utf-8")
     read = {}
-    for name, table in tomllib.loads(text).items():
-        metrics = tuple(table["metrics"])
-        rows = tuple(
-            Reported(row["label"], row["who"], dict(zip(metrics, row["values"], strict=True)))
+    for name, table in package_table("boolattn.reproduction", "paper.toml").items():
+        rows = [
+            Reported(
+                row["label"], row["who"], dict(zip(table["metrics"], row["values"], strict=True))
+            )
             for row in table["rows"]
-        )
-        systems, against = tuple(table["systems"]), table.get("against", {})
-        read[name] = Target(name, table["title"], table["on"], metrics, systems, against, rows)
+        ]
+        read[name] = Target(**{"against": {}, **table, "name": name, "rows": rows})
     return read
 
 
@@ -98,20 +94,20 @@ def reproduce(
     """
     from boolattn.reproduction.execution import run_all
 
-    specs, out = list(request.specs()), paths.runs.parent
+    runs, out = list(request.runs()), paths.runs.parent
     if stored is None:
         finished = run_all(request, paths, progress)
     else:
-        finished = [path for spec in specs if (path := stored / spec.key.path).is_file()]
+        finished = [path for run in runs if (path := stored / run.key.path).is_file()]
     if not finished:
         key = f"{request.datasets[0]}/{request.encoders[0]}"
         raise MissingDataError(f"{stored or paths.runs} has no run of {name} in {key}")
     [table] = load_tables(finished)
     text = _write_target(targets()[name], table, out, progress)
     keys, missing = set(map(RunKey.of, finished)), dict[str, list[str]]()
-    for spec in specs:
-        if spec.key not in keys:
-            missing.setdefault(spec.system.name, []).append(str(spec.seed))
+    for run in runs:
+        if run.key not in keys:
+            missing.setdefault(run.system.name, []).append(str(run.seed))
     names = [f"{system} (seed {', '.join(seeds)})" for system, seeds in missing.items()]
     return text + (f"\n\nNot run: {'; '.join(names)}." if names else "")
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 from huggingface_hub import try_to_load_from_cache
@@ -20,21 +20,22 @@ from transformers import AutoConfig
 
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.sentences import generate
+from boolattn.encoder.towers import from_pretrained
 from boolattn.encoders.models import torch_source
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import text_hash
-from boolattn.reproduction.runs import Run
-from boolattn.reproduction.systems import RunSpec, registry
+from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
 from boolattn.training.corpus import Corpus
+from boolattn.training.launch import load_encoder, make_towers
 from boolattn.training.retrieval import require_gpu
-from boolattn.training.settings import Preset, load_preset, read_preset, saved_tables
-from boolattn.training.towers import load_encoder, make_towers
+from boolattn.training.settings import load_preset, read_preset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.data.records import Dataset
-    from boolattn.reproduction.systems import RunKey
+    from boolattn.reproduction.runs import DatasetSpec, EncoderSpec, SystemSpec
+    from boolattn.training.settings import Preset
 
 #: The paper's.
 SEEDS = (0, 42, 1234)
@@ -62,23 +63,32 @@ def open_corpus(
     return Corpus(open_data(name, size, folder, splits), load_encoder(encoder)[1], length)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """A run with its complete settings, the folder of its data and the model it starts from."""
+    """One run: a system on a data set and encoder, with a seed and its complete settings."""
 
-    spec: RunSpec
+    system: SystemSpec
+    dataset: DatasetSpec
+    encoder: EncoderSpec
+    seed: int
     preset: Preset
     folder: Path | None = None  # Of the data; default: the data set's own
-    start: Path | None = None
+    start: Path | None = None  # The model it starts from
 
     @property
-    def dataset(self) -> Dataset:
-        """Its data set."""
+    def key(self) -> RunKey:
+        """What its file is named after."""
+        encoder = NO_ENCODER if self.system.kind == "bm25" else self.encoder.name
+        return RunKey(self.dataset.name, encoder, self.system.name, self.seed)
+
+    @property
+    def data(self) -> Dataset:
+        """Its documents and queries."""
         return open_data(*self._data_key)
 
     @property
     def corpus(self) -> Corpus:
-        """Its data set with the encoder's tokens."""
+        """Its data with the encoder's tokens."""
         model = self.preset.model
         return open_corpus(model.encoder, model.document_length, *self._data_key)
 
@@ -89,37 +99,36 @@ class PlannedRun:
 
     def check(self) -> None:
         """Check the GPU, the packages, the encoder, the start and the splits that it needs."""
-        preset, system = self.preset, self.spec.system
+        preset, system = self.preset, self.system
         require_gpu(preset)
         if self.start is not None:
             make_towers(preset, self.start)  # refuses one that does not fit
-        there = self.dataset.splits
+        there = self.data.splits
         if preset.train.n_bm25 and find_spec("tantivy") is None:
             raise MissingDataError(f"{system.name} needs tantivy; pip install tantivy")
         if preset.model.use_plugin and (system.pretrain or preset.train.scope_weight):
             next(iter(generate(1, 0)))  # says what generated sentences need
         _check_encoder(preset.model.encoder)
-        data, reported = preset.data, self.spec.dataset.splits
-        needed = [*data.train.split("+"), data.validation] if system.kind == "trained" else []
-        for split in filter(None, needed):
-            if not there.get(split):
-                remedy = "; train without by --set data.validation= --set train.keep=last"
+        if system.kind == "trained":
+            for split in preset.data.train.split("+"):
+                self.data.queries(split)
+            if (split := preset.data.validation) and not there.get(split):
                 raise ConfigError(
-                    f"{self.dataset.name} has no split {split!r}; it has {', '.join(there)}"
-                    + (remedy if split == data.validation else "")
+                    f"{self.data.name} has no split {split!r}; it has {', '.join(there)}; train "
+                    "without by --set data.validation= --set train.keep=last"
                 )
-        if not any(there.get(split) for split in reported):
+        if not any(there.get(split) for split in self.dataset.splits):
             raise ConfigError(
-                f"{self.dataset.name} has none of the splits that are reported: "
-                f"{', '.join(reported)}; it has {', '.join(there)}"
+                f"{self.data.name} has none of the splits that are reported: "
+                f"{', '.join(self.dataset.splits)}; it has {', '.join(there)}"
             )
 
     def fingerprints(self) -> dict[str, str]:
         """Return hashes of what it reads, by what each is of; they are stored in its file."""
         data = self.preset.data
-        splits = {*data.train.split("+"), data.validation, *self.spec.dataset.splits} - {""}
-        hashes = {"data": data_fingerprint(self.dataset, sorted(splits))}
-        if self.spec.system.kind != "bm25":
+        splits = {*data.train.split("+"), data.validation, *self.dataset.splits} - {""}
+        hashes = {"data": data_fingerprint(self.data, sorted(splits))}
+        if self.system.kind != "bm25":
             hashes["encoder"] = encoder_fingerprint(self.preset.model.encoder)
         if self.start is not None:
             hashes["start"] = encoder_fingerprint(str(self.start))
@@ -170,12 +179,6 @@ class RunRequest:
     done: Sequence[Path] = ()  # Folders with more finished runs
     starts: Mapping[str, Path] = field(default_factory=dict)  # Model to continue from, by system
 
-    def planned(self, spec: RunSpec) -> PlannedRun:
-        """Return a run with its settings; ``{seed}`` in the name of its start is its seed."""
-        start = self.starts.get(spec.system.name)
-        start = start and Path(str(start).replace("{seed}", str(spec.seed)))
-        return PlannedRun(spec, resolve(spec, self), self.data.get(spec.dataset.name), start)
-
     def check_names(self) -> None:
         """Refuse options that name no system, encoder or data set of the request."""
         for option, given_names, known in (
@@ -186,7 +189,7 @@ class RunRequest:
             if unknown := [name for name in given_names if name not in known]:
                 raise ConfigError(f"{option} {unknown[0]}=…: the runs have {', '.join(known)}")
 
-    def specs(self) -> Iterator[RunSpec]:
+    def runs(self) -> Iterator[PlannedRun]:
         """List the runs, seeds outermost, so that a table is complete early."""
         known = registry()
         for seed in self.seeds:
@@ -198,51 +201,53 @@ class RunRequest:
                     if system.datasets and dataset.name not in system.datasets:
                         continue
                     for encoder in map(known.encoders.__getitem__, encoders):
-                        yield RunSpec(system=system, dataset=dataset, encoder=encoder, seed=seed)
+                        yield self._run(system, dataset, encoder, seed)
 
-
-def resolve(spec: RunSpec, request: RunRequest) -> Preset:
-    """Return the complete settings of a run."""
-    encoder, dataset = spec.encoder, spec.dataset
-    name = request.preset or encoder.presets.get(dataset.name, "")
-    if not name:
-        raise ConfigError(
-            f"no preset for {encoder.name} on {dataset.name}; name one with --preset, or choose "
-            f"one of its data sets: {', '.join(encoder.presets)}"
+    def _run(
+        self, system: SystemSpec, dataset: DatasetSpec, encoder: EncoderSpec, seed: int
+    ) -> PlannedRun:
+        """Plan a run; ``{seed}`` in the name of its start is its seed."""
+        name = self.preset or encoder.presets.get(dataset.name, "")
+        if not name:
+            raise ConfigError(
+                f"no preset for {encoder.name} on {dataset.name}; name one with --preset, or "
+                f"choose one of its data sets: {', '.join(encoder.presets)}"
+            )
+        values = read_preset(name)
+        # The paper's size unless the system sets a rank, whatever the shipped model's preset has.
+        values.get("plugin", {}).pop("rank", None)
+        values.setdefault("model", {})["encoder"] = self.sources.get(encoder.name, encoder.source)
+        # A preset of the caller's names its own splits.
+        data = {} if self.preset else dataset.data
+        values.setdefault("data", {}).update(data, name=dataset.catalog)
+        changes = [*encoder.set, *system.set]
+        # No validation that selects nothing, or that would select on a reported split.
+        is_reported = values["data"].get("validation") in dataset.splits
+        if is_reported or values.get("train", {}).get("keep") == "last":
+            changes += ["data.validation=", "train.keep=last"]
+        changes += [*self.changes, f"train.seed={seed}", f"pretrain.seed={seed}"]
+        start = self.starts.get(system.name)
+        return PlannedRun(
+            system=system,
+            dataset=dataset,
+            encoder=encoder,
+            seed=seed,
+            preset=load_preset(name, changes, values=values),
+            folder=self.data.get(dataset.name),
+            start=start and Path(str(start).replace("{seed}", str(seed))),
         )
-    values = read_preset(name)
-    # The paper's size unless the system sets a rank, whatever the preset of the shipped model has.
-    values.get("plugin", {}).pop("rank", None)
-    values.setdefault("model", {})["encoder"] = request.sources.get(encoder.name, encoder.source)
-    # A preset of the caller's names its own splits.
-    data = {} if request.preset else dataset.data
-    values.setdefault("data", {}).update(data, name=dataset.catalog)
-    changes = [*encoder.set, *spec.system.set, *_validation_changes(values, spec), *request.changes]
-    changes += [f"{table}.seed={spec.seed}" for table in ("train", "pretrain")]
-    return load_preset(name, changes, values=values)
-
-
-def _validation_changes(values: Mapping[str, Any], spec: RunSpec) -> list[str]:
-    """Drop a validation that selects nothing, or that would select on a reported split."""
-    data = values.get("data", {})
-    if data.get("validation") in spec.dataset.splits:
-        return ["data.validation=", "train.keep=last"]
-    if values.get("train", {}).get("keep") != "last":
-        return []
-    return ["data.validation="]
 
 
 def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
     """Find the file of a finished run; refuse one of other settings, encoder weights or data.
 
-    Files of older versions have no fingerprints of these.
+    Some runs of the repository are older than the fingerprints of these.
     """
-    for path in (home / run.spec.key.path for home in folders):
+    for path in (home / run.key.path for home in folders):
         if not path.is_file():
             continue
         details = Run.load(path).details
-        settings = saved_tables(details.get("settings") or {})
-        other = "" if run.spec.system.kind == "bm25" else _difference(settings, run)
+        other = "" if run.system.kind == "bm25" else _difference(details["settings"], run)
         if not other and (before := details.get("inputs")) is not None:
             now = run.fingerprints()
             changed = [name for name in now | before if now.get(name) != before.get(name)]
@@ -257,35 +262,25 @@ def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
 
 def _difference(saved: Mapping[str, Mapping[str, object]], run: PlannedRun) -> str:
     """Name a setting that differs and matters to the system; empty where none does."""
-    preset, used = run.preset, {"pretrain": run.spec.system.pretrain}
-    used["plugin"] = preset.model.use_plugin
-    # A setting that the file does not have is newer than the run, and was at its default.
-    default = Preset(name="").to_dict()
-    for table, values in preset.to_dict().items():
-        if not isinstance(values, dict) or not used.get(table, True):
-            continue
-        there = saved.get(table, {})
-        for name, value in values.items():
-            other, path = there.get(name, default[table][name]), f"{table}.{name}"
-            is_used = preset.model.use_plugin or path not in _PLUGIN_ONLY
-            if is_used and path not in _IRRELEVANT and other != value:
+    unused = set() if run.system.pretrain else {"pretrain"}
+    ignored = {*_IRRELEVANT}
+    if not run.preset.model.use_plugin:
+        unused, ignored = unused | {"plugin"}, ignored | {*_PLUGIN_ONLY}
+    for table, values in run.preset.to_dict().items():
+        for name, value in values.items() if table not in ("name", *unused) else ():
+            other, path = saved.get(table, {}).get(name), f"{table}.{name}"
+            if path not in ignored and other != value:
                 return f"{path} = {other!r}, not {value!r}"
     return ""
 
 
 @lru_cache(maxsize=8)
 def _check_encoder(name: str) -> None:
-    """Refuse an encoder that cannot be loaded."""
-    folder = _encoder_folder(name)
-    if folder and not any(path.suffix in WEIGHTS for path in folder.iterdir()):
-        raise MissingDataError(f"{folder} holds no weights (*.safetensors)")
+    """Refuse an encoder that cannot be loaded; of a folder the weights are checked too."""
     try:
-        AutoConfig.from_pretrained(folder or name, local_files_only=folder is not None)
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise MissingDataError(
-            f"no encoder {name!r} ({reason}); name its folder with --encoder"
-        ) from error
+        from_pretrained(AutoConfig, torch_source(name))
+    except (DataError, MissingDataError) as error:
+        raise MissingDataError(f"no encoder {name!r}: {error}, with --encoder") from error
 
 
 def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:

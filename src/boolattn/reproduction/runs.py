@@ -1,38 +1,140 @@
-"""Files of finished runs, with the values of every query, and the lines of tables made of them."""
+"""Systems of ``systems.toml``, files of their finished runs, and the lines of tables made of them.
+
+A run's file has the values of every query.
+"""
 
 from __future__ import annotations
 
-import gzip
-import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from boolattn.errors import DataError, MissingDataError
-from boolattn.evaluation.benchmark import QueryInfo
+from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.evaluation.results import Results, average, compare_results
 from boolattn.evaluation.tables import short
-from boolattn.files import atomic_file
-from boolattn.reproduction.systems import ENDING, NO_ENCODER, QUERY_MODES, RunKey, registry
+from boolattn.files import package_table
+from boolattn.jsonl import read_jsonl, write_jsonl
+from boolattn.settings import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
-    from boolattn.evaluation.benchmark import Judgements
     from boolattn.evaluation.results import Comparison
-    from boolattn.reproduction.systems import DatasetSpec
 
-    Queries = tuple[QueryInfo, ...]
+T = TypeVar("T")
 
-FORMAT = "boolattn-run-1"
-#: Values are stored as multiples of 1/10,000: short, and exact enough for any test.
-UNIT = 10_000
-#: Names of query modes in older files.
-_FORMER_MODES = {"own": "plain_text", "label": "oracle_operators"}
-_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+#: Of the files of runs.
+ENDING, FORMAT = ".jsonl.xz", "boolattn-run-2"
+#: Name of the encoder in runs of systems that have none.
+NO_ENCODER = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemSpec:
+    """One system; ``systems.toml`` explains the fields."""
+
+    name: str
+    label: str
+    base: str = ""
+    kind: str = "trained"
+    set: tuple[str, ...] = ()
+    pretrain: bool = False
+    query_modes: tuple[str, ...] = ("plain_text",)
+    datasets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSpec:
+    """An encoder; ``systems.toml`` explains the fields."""
+
+    name: str
+    label: str
+    source: str
+    presets: Mapping[str, str] = field(default_factory=dict)
+    set: tuple[str, ...] = ()
+    query_prefix: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSpec:
+    """A data set and the splits that are reported; ``systems.toml`` explains the fields."""
+
+    name: str
+    label: str
+    catalog: str
+    splits: Mapping[str, str]
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, order=True)
+class RunKey:
+    """Identifies a run."""
+
+    dataset: str
+    encoder: str
+    system: str
+    seed: int
+
+    @property
+    def path(self) -> Path:
+        """File of the run, below the folder of all runs."""
+        return Path(self.dataset, self.encoder, f"{self.system}-{self.seed}{ENDING}")
+
+    @classmethod
+    def of(cls, path: Path) -> RunKey:
+        """Read the path of a run's file."""
+        system, _, seed = path.name.removesuffix(ENDING).rpartition("-")
+        return cls(path.parent.parent.name, path.parent.name, system, int(seed))
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.encoder} {self.system} {self.seed}"
+
+
+class Table(dict[str, T]):
+    """Systems, encoders or data sets by name; an unknown name is a user's error."""
+
+    def __missing__(self, name: str) -> T:
+        kind = type(next(iter(self.values()))).__name__.removesuffix("Spec").lower()
+        raise ConfigError(f"no {kind} {name!r}; there are {', '.join(self)}")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All systems, encoders and data sets."""
+
+    systems: Table[SystemSpec]
+    encoders: Table[EncoderSpec]
+    datasets: Table[DatasetSpec]
+
+
+@lru_cache(maxsize=1)
+def registry() -> Registry:
+    """Return what ``systems.toml`` defines."""
+    tables = package_table("boolattn.reproduction", "systems.toml")
+    return Registry(
+        _specs(SystemSpec, _with_bases(tables["system"])),
+        _specs(EncoderSpec, tables["encoder"]),
+        _specs(DatasetSpec, tables["dataset"]),
+    )
+
+
+def _with_bases(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    full: dict[str, dict[str, Any]] = {}
+    for name, row in rows.items():
+        base = full[row["base"]] if "base" in row else {}
+        # The changes of the base come first.
+        full[name] = {**base, **row, "set": [*base.get("set", ()), *row.get("set", ())]}
+    return full
+
+
+def _specs(kind: type[T], rows: Mapping[str, Mapping[str, Any]]) -> Table[T]:
+    return Table(
+        (name, build(kind, {"name": name, **values}, source=f"systems.toml [{name}]"))
+        for name, values in rows.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -49,102 +151,18 @@ class Run:
 
     def save(self, folder: Path) -> None:
         """Write the run below the folder of all runs, atomically."""
-        plain = {**asdict(self.key), "details": dict(self.details)}
-        plain["rows"] = [_packed(results) for results in self.results]
-        _write_json(folder / self.key.path, {"format": FORMAT, **plain})
+        head = {"format": FORMAT, **asdict(self.key), "details": dict(self.details)}
+        rows = (results.to_dict() for results in self.results)
+        write_jsonl(folder / self.key.path, [head, *rows])
 
     @classmethod
     def load(cls, path: Path) -> Run:
-        """Read a run file; the queries are in a file of the data set's folder."""
-        plain, key = _read_json(path), RunKey.of(path)
-        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        """Read a run file."""
+        rows = [row for _, row in read_jsonl(path)] or [{}]
+        if rows[0].get("format") != FORMAT or "details" not in rows[0]:
             raise DataError(f"{path} is no run file of format {FORMAT}; remove it and run again")
-        try:
-            queries = load_queries(path.parents[1]) if plain["rows"] else {}
-            results = [_unpacked(row, key, queries[row["split"]]) for row in plain["rows"]]
-            return cls(key, results, plain["details"])
-        except _DAMAGE as error:
-            raise DataError(f"{path} is damaged ({error!r}); remove it and run again") from error
-
-
-#: Columns of the file of queries: the fields of QueryInfo in their order.
-_COLUMNS = ("ids", "templates", "operators", "domains", "wordings", "kinds")
-
-
-def save_queries(folder: Path, judged: Mapping[str, Judgements]) -> None:
-    """Write the queries of a data set by split; refuse others than have been written."""
-    path, names = folder / f"queries{ENDING}", [item.name for item in fields(QueryInfo)]
-    plain = {
-        split: {
-            column: [getattr(info, name) for info in judgements.infos]
-            for column, name in zip(_COLUMNS, names, strict=True)
-        }
-        for split, judgements in judged.items()
-    }
-    if not path.is_file():
-        _write_json(path, plain)
-    elif _read_json(path) != json.loads(json.dumps(plain)):
-        raise DataError(f"{path} has other queries; name another --out for these")
-
-
-@lru_cache(maxsize=4)
-def load_queries(folder: Path) -> dict[str, Queries]:
-    """Read the queries of a data set, by split."""
-    path = folder / f"queries{ENDING}"
-    queries: dict[str, Queries] = {}
-    try:
-        for split, table in _read_json(path).items():
-            # Older files have no kinds.
-            columns = [table[name] for name in _COLUMNS if name != "kinds" or name in table]
-            columns[2] = map(tuple, columns[2])
-            queries[split] = tuple(QueryInfo(*row) for row in zip(*columns, strict=True))
-    except _DAMAGE as error:
-        raise DataError(f"{path} is damaged ({error!r}); run again") from error
-    return queries
-
-
-def _packed(results: Results) -> dict[str, Any]:
-    means = results.overall.means.items()
-    return {
-        "query_mode": results.details["query_mode"],
-        **{name: getattr(results, name) for name in ("split", "gate", "n_documents")},
-        "means": {name: None if np.isnan(value) else round(value, 5) for name, value in means},
-        "values": {
-            name: [None if np.isnan(value) else round(value * UNIT) for value in values.tolist()]
-            for name, values in results.values.items()
-        },
-    }
-
-
-def _unpacked(row: Mapping[str, Any], key: RunKey, queries: Queries) -> Results:
-    """Read the results of one split in one query mode, of this version or an older one."""
-    mode = row["query_mode"] if "query_mode" in row else row["ask"]
-    return Results(
-        system=key.system,
-        dataset=key.dataset,
-        split=row["split"],
-        n_documents=row["n_documents"],
-        queries=queries,
-        # A null becomes nan.
-        values={name: np.array(v, np.float64) / UNIT for name, v in row["values"].items()},
-        # Oracle operator labels were called "label".
-        gate=row["gate"].replace("label", "oracle", 1),
-        seed=key.seed,
-        details={"query_mode": _FORMER_MODES.get(mode, mode)},
-    )
-
-
-def _read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as handle:
-            return json.load(handle)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"cannot read {path} ({error}); remove it and run again") from error
-
-
-def _write_json(path: Path, plain: Mapping[str, Any]) -> None:
-    with atomic_file(path) as handle:
-        handle.write(json.dumps(plain, ensure_ascii=False, separators=(",", ":")) + "\n")
+        results = [Results.from_dict(row, path) for row in rows[1:]]
+        return cls(RunKey.of(path), results, rows[0]["details"])
 
 
 @dataclass(frozen=True)
@@ -158,10 +176,8 @@ class Line:
 
     @property
     def label(self) -> str:
-        """Name in tables; of a system that is not defined any more, its name."""
-        spec = registry().systems.get(self.system)
-        mode = "" if self.query_mode in QUERY_MODES else f", {self.query_mode}"
-        return (spec.label if spec else self.system) + mode
+        """Name in tables."""
+        return registry().systems[self.system].label
 
     def means(self, split: str, metric: str) -> list[float]:
         """Return the mean of each seed; those without a value are left out.
@@ -210,12 +226,11 @@ class LineTable:
     def splits(self) -> list[str]:
         """Measured splits, in the order of the data set's."""
         measured = {split for line in self.lines for split in line.rows}
-        order = [split for split in self.dataset.splits if split in measured]
-        return order + sorted(measured - set(order))
+        return [split for split in self.dataset.splits if split in measured]
 
     def split_label(self, split: str) -> str:
         """Name of a split in tables."""
-        return self.dataset.splits.get(split, split)
+        return self.dataset.splits[split]
 
     def find(self, system: str, query_mode: str = "") -> Line | None:
         """Find a line; without a query mode, the first of the system."""
@@ -250,13 +265,11 @@ def load_tables(files: Iterable[Path]) -> list[LineTable]:
 def all_runs(folder: Path) -> list[Path]:
     """List the files of the runs below a folder, in the order of ``systems.toml``."""
     known = registry()
-    orders = [list(table) for table in (known.datasets, known.encoders, known.systems)]
+    order = [*known.datasets, *known.encoders, *known.systems]
 
-    def position(path: Path) -> tuple[int | str, ...]:
-        key = RunKey.of(path)
-        names = zip((key.dataset, key.encoder, key.system), orders, strict=True)
-        numbers = (order.index(name) if name in order else len(order) for name, order in names)
-        return (*numbers, key.system, key.seed)
+    def position(path: Path) -> tuple[int, ...]:
+        *names, seed = astuple(RunKey.of(path))
+        return (*(order.index(name) if name in order else len(order) for name in names), seed)
 
     files = sorted(folder.glob(f"*/*/*{ENDING}"), key=position)
     if not files:
@@ -274,3 +287,11 @@ def mean_and_deviation(means: Sequence[float], digits: int = 3) -> str:
         return "–"
     text = short(float(np.mean(means)), digits)
     return f"{text} ±{short(float(np.std(means, ddof=1)), digits)}" if len(means) > 1 else text
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Parse seeds separated by commas; one that comes twice counts once."""
+    try:
+        return list(dict.fromkeys(int(seed) for seed in text.split(",")))
+    except ValueError:
+        raise ConfigError(f"seeds are whole numbers separated by commas, got {text!r}") from None

@@ -1,1 +1,1 @@
-"""Composition of operand scores over a query tree, on numpy arrays and torch tensors alike."""
+"""Composition of operand scores over a query tree."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from boolattn.arrays import Array, is_tensor, same_type, to_numpy
 from boolattn.errors import DataError
 
 if TYPE_CHECKING:
@@ -35,20 +34,16 @@ class Ranked(NamedTuple):
     scores: NDArray[np.float32]
 
 
-def top_k(scores: Array, k: int) -> Ranked:
+def top_k(scores: Values, k: int) -> Ranked:
     """Return the ``k`` highest of each row of scores, equal ones by column.
 
     >>> top_k(np.array([[0.1, 0.7, 0.1]]), 3).rows.tolist()
     [[1, 0, 2]]
     """
     k = min(k, scores.shape[1])
-    if is_tensor(scores):
-        best = scores.topk(k)
-        rows, values = to_numpy(best.indices), to_numpy(best.values.float())
-    else:
-        rows = np.array([highest(row, k) for row in scores] if k else [], np.int64)
-        rows = rows.reshape(len(scores), k)
-        values = np.take_along_axis(scores, rows, 1).astype(np.float32)
+    rows = np.array([highest(row, k) for row in scores] if k else [], np.int64)
+    rows = rows.reshape(len(scores), k)
+    values = np.take_along_axis(scores, rows, 1).astype(np.float32)
     if np.isnan(values).any():
         raise DataError("scores are not numbers (NaN); check the model's weights")
     order = np.lexsort((rows, -values), axis=1)
@@ -56,20 +51,18 @@ def top_k(scores: Array, k: int) -> Ranked:
 
 
 def exact_search(
-    queries: Array,
-    documents: Array,
+    queries: Values,
+    documents: Values,
     depth: int,
-    similarity: Callable[[Array, Array], Array] | None = None,
+    similarity: Callable[[Values, Values], Values] = lambda some, every: some @ every.T,
 ) -> Ranked:
-    """Find the best documents of each query among all, block by block, in the documents' library.
+    """Find the best documents of each query among all, block by block.
 
     Similarity is from queries and documents to scores; by default the inner product.
     """
-    compare = similarity or (lambda some, all_: some @ all_.T)
     size = max(1, _BLOCK // max(1, len(documents)))
-    queries = same_type(queries, documents)
     blocks = [
-        top_k(compare(queries[start : start + size], documents), depth)
+        top_k(similarity(queries[start : start + size], documents), depth)
         for start in range(0, max(1, len(queries)), size)
     ]
     return Ranked(*(np.concatenate(column) for column in zip(*blocks, strict=True)))

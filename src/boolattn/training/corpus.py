@@ -65,11 +65,7 @@ class Corpus:
 
     def split(self, name: str) -> Sequence[Query]:
         """Return the queries of a split, or of several joined by ``+``."""
-        names = name.split("+")
-        if missing := [split for split in names if split not in self.dataset.splits]:
-            known = ", ".join(self.dataset.splits)
-            raise ConfigError(f"{self.dataset.name} has no split {missing[0]!r}; there are {known}")
-        return [query for split in names for query in self.dataset.splits[split]]
+        return [query for split in name.split("+") for query in self.dataset.queries(split)]
 
     def validator(self, preset: Preset) -> Validator:
         """Make a validator of the preset's split and sizes."""
@@ -118,5 +114,5 @@ def encode_queries(
 
 def rank(queries: Tensor, documents: Tensor, depth: int) -> Ranking:
     """Rank documents by one vector a query."""
-    hits = exact_search(queries, documents, depth)
+    hits = exact_search(queries.cpu().numpy(), documents.cpu().numpy(), depth)
     return Ranking(hits.rows.astype(np.int32), hits.scores)

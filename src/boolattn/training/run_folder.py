@@ -28,7 +28,7 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, text_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from torch import Tensor, nn
 
@@ -131,24 +131,21 @@ def data_hashes(dataset: Dataset) -> dict[str, str]:
 def _check_same(path: Path, run: Mapping[str, Any]) -> None:
     try:
         saved = json.loads(path.read_text("utf-8"))
-        here, there = _flat(run), _flat({name: saved.get(name) for name in run})
+        differences = [*_differences(run, {name: saved.get(name) for name in run})]
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
-    for name in sorted(here.keys() | there.keys()):
-        if here.get(name) != there.get(name):
-            raise ConfigError(
-                f"{path.parent} is a run with {name} = {there.get(name)!r}, not "
-                f"{here.get(name)!r}; resume with the same, or name another folder"
-            )
+    if differences:
+        remedy = "resume with the same, or name another folder"
+        raise ConfigError(f"{path.parent} is a run with {differences[0]}; {remedy}")
 
 
-def _flat(values: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401 - nested plain values
-    if not isinstance(values, dict):
-        return {prefix: values}
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}.{name}" if prefix else name)
-    return flat
+def _differences(here: Any, there: Any, name: str = "") -> Iterator[str]:  # noqa: ANN401
+    if isinstance(here, dict) and isinstance(there, dict):
+        for key in sorted(here.keys() | there.keys()):
+            path = f"{name}.{key}".strip(".")
+            yield from _differences(here.get(key), there.get(key), path)
+    elif here != there:
+        yield f"{name} = {there!r}, not {here!r}"
 
 
 def about_machine() -> dict[str, Any]:
@@ -158,7 +155,9 @@ def about_machine() -> dict[str, Any]:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    machine = {"n_threads": torch.get_num_threads(), "system": platform.platform()}
+    # The kernel's version says nothing about a result.
+    system = f"{platform.system()} {platform.machine()}"
+    machine = {"n_threads": torch.get_num_threads(), "system": system}
     return {"versions": versions, "revision": _revision(), "machine": {"device": device, **machine}}
 
 

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from boolattn.attention.config import OLDER, BoolAttnConfig
+from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder.towers import TowerConfig
 from boolattn.errors import ConfigError
 from boolattn.settings import build, check_types, limited
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PRESETS = files("boolattn.training").joinpath("presets")
-#: Old names of settings, in the files of finished runs.
-_RENAMED = {"wide": "varied_share", "hold_heads": "freeze_heads"}
 
 
 class _Checked:
@@ -197,18 +195,6 @@ def load_preset(
         for table, kind in TABLES.items()
     }
     return Preset(name=Path(name).stem, **built)
-
-
-def saved_tables(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the tables of a finished run; what older versions lack is as it was then."""
-    tables: dict[str, dict[str, Any]] = {}
-    for table, kind in TABLES.items():
-        known = {item.name for item in fields(kind)}
-        named = {_RENAMED.get(name, name): value for name, value in values.get(table, {}).items()}
-        tables[table] = {name: value for name, value in named.items() if name in known}
-    plugin = build(BoolAttnConfig, OLDER | tables["plugin"], source="a saved run")
-    tables["plugin"] = json.loads(json.dumps(asdict(plugin)))
-    return tables
 
 
 def _check_table(names: Sequence[str], source: str) -> None:

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.towers import DOCUMENT, query_encoder, settings_of, tower_of
-from boolattn.plugin import recording
-from boolattn.plugin.backend import BACKENDS, PACKED, Packed
+from boolattn.plugin.backend import BACKENDS, PACKED, Packed, recording
 from boolattn.training.batches.tokens import MULTIPLE, N_FILLERS
 from boolattn.training.losses import scope_loss
 
@@ -93,7 +91,7 @@ def encode(towers: SentenceTransformer, features: Features, task: str, slot: int
 def can_pack(towers: SentenceTransformer) -> bool:
     """Whether the document tower can encode packed batches fast, on the device it is on."""
     encoder: Any = tower_of(towers, DOCUMENT).model
-    bare = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
+    bare = encoder.base_model
     if bare.config.model_type not in _PACKABLE:
         return False
     if bare.config._attn_implementation not in ("sdpa", BACKENDS["sdpa"]):
@@ -107,7 +105,7 @@ def can_pack(towers: SentenceTransformer) -> bool:
 def encode_packed(towers: SentenceTransformer, features: Features) -> Tensor:
     """Encode documents that :func:`pack` laid end to end. Shape ``(texts, dim)``."""
     encoder: Any = tower_of(towers, DOCUMENT).model
-    bare = encoder.backbone if isinstance(encoder, BoolBertModel) else encoder
+    bare = encoder.base_model
     if bare.config._attn_implementation == "sdpa":
         bare.set_attn_implementation(BACKENDS["sdpa"])  # the same without PACKED
     ids, starts = features["input_ids"], features["starts"]

@@ -10,15 +10,13 @@ import torch
 from torch.nn import functional as F
 from triton import cdiv, next_power_of_2
 
-from boolattn.attention.factors import AttentionBias, Factors, bias_factors
-from boolattn.attention.folded import SHORT
+from boolattn.attention.factors import SHORT, AttentionBias, Factors, bias_factors
 from boolattn.attention.gpu.kernels import attention_kernel, cue_kernel, near_kernel, scope_kernel
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.attention.folded import FoldedLayer
     from boolattn.attention.layer import BoolAttnLayer
 
 #: Tokens of one program.
@@ -70,19 +68,13 @@ def launch(
 class KernelCues:
     """What the layers of a pass share.
 
-    Attributes:
-        mask: Not 0 for tokens. Shape ``(batch, tokens)``.
-        cue: Cue probabilities, 0 on padding. Shape ``(batch, operators, tokens)``,
-            and up to three texts more, without a value.
-        allowed: 1 for tokens that can be in the scope of an open expert. Same shape.
-        near: Position weights by layer. Same shape.
-        layers: The layers' weights.
+    But for the mask, shapes are ``(batch, operators, tokens)``, and up to three texts more.
     """
 
-    mask: Tensor
-    cue: Tensor
-    allowed: Tensor
-    near: dict[int, Tensor]
+    mask: Tensor  # not 0 for tokens. Shape ``(batch, tokens)``.
+    cue: Tensor  # cue probabilities, 0 on padding
+    allowed: Tensor  # 1 for tokens that can be in the scope of an open expert
+    near: dict[int, Tensor]  # position weights by layer
     layers: dict[int, KernelLayer]
 
     def bias(self, index: int, hidden: Tensor) -> KernelBias:
@@ -135,9 +127,9 @@ class KernelWeights(NamedTuple):
 
 
 class KernelLayer:
-    """One layer's weights: one matrix for the hidden state, and packed constants."""
+    """One layer's weights, of a ``FoldedLayer``: one matrix for the hidden state, and constants."""
 
-    def __init__(self, layer: BoolAttnLayer, folded: FoldedLayer) -> None:
+    def __init__(self, layer: BoolAttnLayer, folded: Any) -> None:  # noqa: ANN401 - above this one
         n_kernel, n_heads, n = folded.n_kernel, folded.n_heads, layer.config.n_operators
         n_inner, head_size = folded.second.shape[0] // n, layer.head_size
         weight, rest = folded.first.T, folded.rest.T

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 
 from boolattn.checksums import SUMS
 from boolattn.encoder.document_encoder import document_prompt
-from boolattn.encoder.export.graphs import TEXTS, TowerGraph, tower_graphs, write_graph
+from boolattn.encoder.export import graphs
+from boolattn.encoder.export.graphs import TEXTS, TowerGraph, content
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.towers import settings_of
+from boolattn.encoders.callables import unit
 from boolattn.encoders.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
 from boolattn.encoders.onnx_encoder import (
     DOCUMENT,
@@ -26,16 +29,13 @@ from boolattn.encoders.onnx_encoder import (
     OnnxManifest,
 )
 from boolattn.errors import ConfigError
-from boolattn.files import atomic_folder, require, scratch_folder
+from boolattn.files import atomic_folder, scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
     from boolattn.encoders.base import Encoder
-
-    Array = NDArray[Any]
+    from boolattn.encoders.int8 import Array
 
 #: Files of a torch model that are text and small; weights and tokenizers are stored once.
 _SMALL = (".json", ".txt", ".md")
@@ -58,7 +58,6 @@ def export_model(
         texts: Queries whose vectors are compared.
         log: Called with a line before each step.
     """
-    require("export", ("onnx", "onnxscript"), "train")
     source, target = Path(source), Path(target)
     if target.suffix == ".onnx":
         raise ConfigError(f"{target} names a file; name a folder, which will hold several graphs")
@@ -69,7 +68,7 @@ def export_model(
         scratch_folder() as scratch,
     ):
         builder = _Export(encoder, source, draft, scratch, int8=int8)
-        for name, graph in tower_graphs(encoder).items():
+        for name, graph in graphs.tower_graphs(encoder).items():
             log(f"tracing the {name} graph")
             builder.add(name, graph)
         builder.write_weights()
@@ -104,17 +103,14 @@ class _Export:
 
     def add(self, name: str, graph: TowerGraph) -> None:
         """Trace a graph, round its weights, and collect its tensors."""
-        from boolattn.encoder.export import quantisation
-        from boolattn.encoder.export.quantisation import content
-
         traced, fused = (self.scratch / f"{name}.{kind}.onnx" for kind in ("traced", "fused"))
-        write_graph(graph, traced)
+        graphs.write_graph(graph, traced)
         self._inputs = graph.input_names
-        final, before, axes = quantisation.finish_graph(traced, fused, is_rounded=self.int8)
-        values = quantisation.initialisers(final)
+        final, before, axes = graphs.finish_graph(traced, fused, is_rounded=self.int8)
+        values = graphs.initialisers(final)
         places: dict[str, str] = {}
         for key, value in values.items():
-            if value.nbytes >= quantisation.MIN_BYTES:
+            if value.nbytes >= graphs.MIN_BYTES:
                 places[key] = self._keys.setdefault(content(value), f"{name}.{key}")
                 self._tensors.setdefault(places[key], value)
         self._graphs[name] = (final, places)
@@ -133,10 +129,6 @@ class _Export:
 
     def write_weights(self) -> None:
         """Write all tensors once, the graphs that refer to them, and where torch's are."""
-        import onnx
-
-        from boolattn.encoder.export.quantisation import content, refer
-
         entries: dict[str, dict[str, dict[str, Any]]] = {}
         for path in sorted(self.source.rglob("*.safetensors")):
             file = path.relative_to(self.source).as_posix()
@@ -157,7 +149,7 @@ class _Export:
         for name, (model, places) in self._graphs.items():
             for tensor in model.graph.initializer:
                 if places.get(tensor.name) in where:
-                    refer(tensor, where[places[tensor.name]])
+                    graphs.refer(tensor, where[places[tensor.name]])
             onnx.save(model, self.draft / f"{name}.onnx")
 
     def write_rest(self) -> OnnxManifest:
@@ -204,9 +196,5 @@ def check_agreement(torch: Encoder, onnx: Encoder, texts: Sequence[str]) -> dict
         "operand_cosine": (torch.encode_operands(texts), onnx.encode_operands(texts)),
         "document_cosine": (torch.encode_documents(texts), onnx.encode_documents(texts)),
     }
-    return {name: round(_least_cosine(*vectors), 5) for name, vectors in pairs.items()}
-
-
-def _least_cosine(a: Array, b: Array) -> float:
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return float(((a * b).sum(1) / np.maximum(norms, 1e-12)).min())
+    cosines = {name: (unit(a) * unit(b)).sum(1).min() for name, (a, b) in pairs.items()}
+    return {name: round(float(cosine), 5) for name, cosine in cosines.items()}

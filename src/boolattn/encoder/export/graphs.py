@@ -1,25 +1,32 @@
-"""The towers of a model as ONNX graphs: gate, bias, pooling and normalisation."""
+"""The towers of a model as ONNX graphs: traced, rounded to 7 bits, operators fused.
+
+Large matrices are multiplied in integers, with activations rounded at run time. Embeddings are
+looked up in 7 bits, with one scale for each token. All else stays float32.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import logging
 import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+import onnx
+import onnxruntime as ort
 import torch
+from onnx import TensorProto, helper, numpy_helper
+from onnx.external_data_helper import set_external_data
+from onnxruntime.quantization import QuantType, quantize_dynamic
 from sentence_transformers.base.modules import Router
-from sentence_transformers.sentence_transformer.modules import (
-    Dense,
-    Normalize,
-    Pooling,
-    Transformer,
-)
+from sentence_transformers.sentence_transformer import modules
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.encoder.bool_bert import BoolBertModel
+from boolattn.encoders.int8 import quantise
 from boolattn.encoders.onnx_encoder import DOCUMENT, OPERAND, QUERY, VECTORS
 from boolattn.errors import UnsupportedEncoderError
 
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.encoder.torch_encoder import TorchEncoder
+    from boolattn.encoders.int8 import Array
 
 #: Has attention as one operator.
 OPSET = 23
@@ -46,6 +54,16 @@ TEXTS = (
     "the history of bread",
     "rock and roll",
 )
+_EXPORTED = (modules.Transformer, modules.Pooling, modules.Normalize, modules.Dense)
+#: Smaller matrices stay float32: they save nothing.
+MIN_VALUES = 65_536
+#: Larger tables that are looked up are rounded.
+MIN_TABLE = 1_000_000
+#: Smaller tensors stay in the graph's file.
+MIN_BYTES = 512
+_LEAST, _LAST_AXIS = "boolattn_least", "boolattn_last_axis"
+#: Slower than the two operators that it replaces.
+SLOW_FUSIONS = ["SkipLayerNormFusion"]
 
 
 class TowerGraph(nn.Module):
@@ -59,16 +77,16 @@ class TowerGraph(nn.Module):
         if isinstance(first, Router):
             first = next(iter(first.sub_modules[route].children()))
         for part in (first, *after):
-            if not isinstance(part, Transformer | Pooling | Normalize | Dense):
+            if not isinstance(part, _EXPORTED):
                 raise UnsupportedEncoderError(f"cannot export a {type(part).__name__} module")
-        self.encoder = cast("Transformer", first).model
+        self.encoder = cast("modules.Transformer", first).model
         self.after = nn.ModuleList(after)
         # Cosine needs unit vectors, and not every model ends with Normalize.
         self.normalises = model.similarity_fn_name == "cosine" and not any(
-            isinstance(part, Normalize) for part in after
+            isinstance(part, modules.Normalize) for part in after
         )
         self.is_bool_bert = isinstance(self.encoder, BoolBertModel)
-        bare: Any = self.encoder.backbone if self.is_bool_bert else self.encoder
+        bare: Any = self.encoder.base_model
         tokenizer: Any = first.tokenizer
         accepted = inspect.signature(bare.forward).parameters
         rest = "token_type_ids"
@@ -155,3 +173,131 @@ def trace(graph: Any, example: tuple[Tensor, ...], axes: tuple[int, ...], path: 
     # The exporter does that silently.
     if program is None or any(isinstance(size, int) for size in sizes):
         raise UnsupportedEncoderError("the exporter made batch or length of this encoder constant")
+
+
+def content(array: Array) -> str:
+    """Identify a tensor by type, shape and bytes."""
+    head = f"{array.dtype} {array.shape} ".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def finish_graph(
+    traced: Path, target: Path, *, is_rounded: bool = True
+) -> tuple[onnx.ModelProto, dict[str, Array], dict[str, int]]:
+    """Round a traced graph to 7 bits, and let onnxruntime fuse operators, so that no start has to.
+
+    Returns the graph, its tensors before, and the axis of the scales of each rounded tensor. A
+    rounded tensor ``w`` becomes ``w_quantized``, ``w_scale`` and ``w_zero_point``.
+    """
+    model = onnx.load(traced)
+    del model.graph.value_info[:]  # sizes that the exporter noted, some of them wrong
+    values = initialisers(model)
+    axes = _quantise_graph(model, values, traced) if is_rounded else {}
+    if not is_rounded:
+        onnx.save(model, traced)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(target)
+    options.log_severity_level = 3
+    providers = ["CPUExecutionProvider"]
+    ort.InferenceSession(str(traced), options, providers, disabled_optimizers=SLOW_FUSIONS)
+    return onnx.load(target), values, axes
+
+
+def initialisers(model: onnx.ModelProto) -> dict[str, Array]:
+    """Return the tensors of a graph by name."""
+    return {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+
+
+def _quantise_graph(model: onnx.ModelProto, values: dict[str, Array], path: Path) -> dict[str, int]:
+    axes: dict[str, int] = {}
+    chosen = []
+    for node in list(model.graph.node):
+        if node.op_type == "MatMul" and _is_large(values, node.input[1], MIN_VALUES):
+            chosen.append(node.name)
+            axes[node.input[1]] = 1
+            if len(set(values[node.input[1]].shape)) > 1:
+                _scale_rows(model, node)
+        elif node.op_type == "Gather" and _is_large(values, node.input[0], MIN_TABLE):
+            axes[node.input[0]] = 0
+            _quantise_lookup(model, node, values[node.input[0]])
+    with quiet():
+        quantize_dynamic(
+            model,
+            path,
+            per_channel=True,
+            reduce_range=True,
+            weight_type=QuantType.QInt8,
+            nodes_to_quantize=chosen,
+        )
+    written = onnx.load(path)
+    for tensor in written.graph.initializer:
+        name, _, kind = tensor.name.rpartition("_")
+        # By our own formula, so that other code can make the same bytes.
+        if kind in ("quantized", "scale") and axes.get(name) == 1:
+            rounded, scale = quantise(values[name], 1)
+            array = rounded if kind == "quantized" else scale
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    onnx.save(written, path)
+    return axes
+
+
+def _scale_rows(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
+    """Divide the rows of a product's input by their largest value, and multiply its output.
+
+    One scale serves all rows of the rounded input, and a few tokens have values that are many
+    times larger than the others'. That matters in feed-forward layers, whose matrices are not
+    square; in the others it does not.
+    """
+    graph, source, out = model.graph, node.input[0], node.output[0]
+    position = list(graph.node).index(node)
+    if not any(tensor.name == _LEAST for tensor in graph.initializer):
+        graph.initializer.append(numpy_helper.from_array(np.array(1e-6, np.float32), _LEAST))
+        graph.initializer.append(numpy_helper.from_array(np.array([-1]), _LAST_AXIS))
+    if not any(f"{source}_rows" in other.output for other in graph.node):
+        for kind, inputs, output in (
+            ("Abs", [source], f"{source}_abs"),
+            ("ReduceMax", [f"{source}_abs", _LAST_AXIS], f"{source}_top"),
+            ("Max", [f"{source}_top", _LEAST], f"{source}_size"),
+            ("Div", [source, f"{source}_size"], f"{source}_rows"),
+        ):
+            added = helper.make_node(kind, inputs, [output], f"{source}_{kind}")
+            graph.node.insert(position, added)
+            position += 1
+    node.input[0], node.output[0] = f"{source}_rows", f"{out}_rows"
+    product = helper.make_node("Mul", [f"{out}_rows", f"{source}_size"], [out], f"{out}_size")
+    graph.node.insert(list(graph.node).index(node) + 1, product)
+
+
+def _is_large(values: dict[str, Array], name: str, least: int) -> bool:
+    return name in values and values[name].ndim == 2 and values[name].size >= least
+
+
+def _quantise_lookup(model: onnx.ModelProto, node: onnx.NodeProto, table: Array) -> None:
+    """Replace a lookup in a table by one in rounded values, times one in scales."""
+    graph, name, ids, out = model.graph, node.input[0], node.input[1], node.output[0]
+    rounded, scale = quantise(table, 0)
+    graph.initializer.append(numpy_helper.from_array(rounded, f"{name}_quantized"))
+    graph.initializer.append(numpy_helper.from_array(scale, f"{name}_scale"))
+    position = list(graph.node).index(node)
+    graph.node.remove(node)
+    new = [
+        helper.make_node("Gather", [f"{name}_quantized", ids], [f"{out}_int8"], axis=0),
+        helper.make_node("Cast", [f"{out}_int8"], [f"{out}_float"], to=TensorProto.FLOAT),
+        helper.make_node("Gather", [f"{name}_scale", ids], [f"{out}_scale"], axis=0),
+        helper.make_node("Mul", [f"{out}_float", f"{out}_scale"], [out]),
+    ]
+    for step, added in enumerate(new):
+        added.name = f"{node.name}_int8_{step}"
+        graph.node.insert(position + step, added)
+    if not any(name in other.input for other in graph.node):
+        [old] = [tensor for tensor in graph.initializer if tensor.name == name]
+        graph.initializer.remove(old)
+
+
+def refer(tensor: onnx.TensorProto, location: tuple[str, int, int]) -> None:
+    """Replace a tensor's values by a reference to a file, an offset and a length."""
+    # Values may be in a field of their type.
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    set_external_data(tensor, *location)
+    tensor.ClearField("raw_data")

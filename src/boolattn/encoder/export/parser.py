@@ -15,22 +15,19 @@ from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from boolattn.checksums import file_sum, write_manifest
-from boolattn.encoder.export.graphs import TEXTS, trace
+from boolattn.encoder.export.graphs import TEXTS, finish_graph, trace
 from boolattn.encoder.parser import MAX_TOKENS, SETTINGS, TOKENIZER, ParserModel
 from boolattn.encoders.int8 import quantise, read_tensors
 from boolattn.errors import DataError
-from boolattn.files import atomic_folder, require, scratch_folder
+from boolattn.files import atomic_folder, scratch_folder
 from boolattn.query.parsed_query import decode, mark_operators
 from boolattn.query.parser import GRAPH, MANIFEST, OUTPUTS, Parser, ParserManifest
 from boolattn.query.runtime import open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+    from boolattn.encoders.int8 import Array
 
 #: Least share of texts of equal structure in both backends.
 LEAST_AGREEMENT = 0.8
@@ -69,9 +66,6 @@ def export_parser(
             the same tokenizer, they are not stored again.
         texts: Compared in both backends.
     """
-    require("export", ("onnx", "onnxscript"), "train")
-    from boolattn.encoder.export.quantisation import finish_graph
-
     source, target = Path(source), Path(target)
     model = ParserModel.load(source)
     settings = json.loads((source / SETTINGS).read_text(encoding="utf-8"))
