@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # As many workers as cores: threads of each would only wait for the other's.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tensors are tiny, and several tests may run at the same time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
-import torch
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -22,14 +21,16 @@ from tokenizers import (
     processors,
     trainers,
 )
-from torch import nn
-from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerFast
 
-from boolattn import attach
-from boolattn.attention.layer import BoolAttnLayer
 from boolattn.query.lexicon import CUES, find_cues
 from boolattn.query.parsed_query import span_labels
 from boolattn.query.tree import OPERATORS
+
+# Imported where they are used: the process that hands out the tests needs neither.
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 with suppress(ImportError):  # GPU tests run without it
     from hypothesis import settings
@@ -37,9 +38,6 @@ with suppress(ImportError):  # GPU tests run without it
     # The same examples at every run; `--hypothesis-profile=default` draws others.
     settings.register_profile("fixed", derandomize=True, database=None)
     settings.load_profile("fixed")
-
-# Tensors are tiny, and several tests may run at the same time.
-torch.set_num_threads(1)
 
 FAMILIES = ("bert", "roberta", "xlm-roberta", "electra", "distilbert", "modernbert", "mpnet")
 VOCABULARY = 220
@@ -56,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "slow" in item.keywords:
                 item.add_marker(pytest.mark.skip(reason="slow; make test-slow"))
+    import torch
+
     if not torch.cuda.is_available():
         for item in items:
             if "gpu" in item.keywords:
@@ -65,6 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def tiny_encoder():
     """Build a two-layer random encoder of the asked family; nothing is downloaded."""
+    import torch
+    from transformers import AutoConfig, AutoModel
 
     def build(family: str = "bert", attention: str = "", **changes: object) -> PreTrainedModel:
         torch.manual_seed(0)
@@ -94,6 +96,8 @@ def tiny_encoder():
 @pytest.fixture
 def batch() -> dict[str, torch.Tensor]:
     """Three texts of 11, 7 and 4 tokens."""
+    import torch
+
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(5, VOCABULARY, (3, 11), generator=generator)
     mask = torch.ones_like(ids)
@@ -104,6 +108,10 @@ def batch() -> dict[str, torch.Tensor]:
 
 def trained(model: nn.Module) -> nn.Module:
     """Set all factors to 1; at 0, where training begins, a plug-in changes nothing."""
+    import torch
+
+    from boolattn.attention.layer import BoolAttnLayer
+
     with torch.no_grad():
         for part in model.modules():
             if isinstance(part, BoolAttnLayer) and part.factor is not None:
@@ -113,6 +121,8 @@ def trained(model: nn.Module) -> nn.Module:
 
 def attach_trained(encoder: PreTrainedModel, *args: object, **options: object) -> nn.Module:
     """Attach a plug-in that has an effect."""
+    from boolattn import attach
+
     return trained(attach(encoder, *args, **options))
 
 
@@ -131,6 +141,12 @@ def _words() -> list[str]:
     return sorted(cues | texts)
 
 
+def _fast(backend: Tokenizer, **options: object) -> PreTrainedTokenizerFast:
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **options)
+
+
 def _wordpiece() -> PreTrainedTokenizerFast:
     pieces = [*"abcdefghijklmnopqrstuvwxyz&/'.,;()-", "not", "and", "or", "no", "also", "other"]
     pieces += ["than", "but", "except", "for", "as", "well", "neither", "nor", "only", "don"]
@@ -144,8 +160,8 @@ def _wordpiece() -> PreTrainedTokenizerFast:
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
+    return _fast(
+        backend,
         pad_token="[PAD]",
         unk_token="[UNK]",
         cls_token="[CLS]",
@@ -166,9 +182,7 @@ def _byte_level() -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     backend.train_from_iterator([" ".join(_words()), *TEXTS] * 5, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
-    )
+    return _fast(backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
 
 
 def _metaspace() -> PreTrainedTokenizerFast:
@@ -182,9 +196,7 @@ def _metaspace() -> PreTrainedTokenizerFast:
         initial_alphabet=list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ&/'.,;()-▁"),
     )
     backend.train_from_iterator([" ".join(_words()), *TEXTS] * 5, trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", unk_token="<unk>", bos_token="<s>"
-    )
+    return _fast(backend, pad_token="<pad>", unk_token="<unk>", bos_token="<s>")
 
 
 @pytest.fixture(scope="session", params=["wordpiece", "byte_level", "metaspace"])

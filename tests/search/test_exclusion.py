@@ -2,6 +2,7 @@ import pytest
 
 from boolattn import Document, Searcher
 from boolattn.stores.analysis import asserted_terms, document_terms, terms_of
+from tests.search import word_model
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,8 @@ def test_a_long_document_that_mentions_the_excluded_thing_in_passing_stays():
     )
     about = Document(id="about", text=f"Charts of dairy, of butter above all. {FILL * 5}")
     searcher = Searcher.from_texts(
-        [passing, about, Document(id="other", text=f"Charts. {FILL * 5}")]
+        [passing, about, Document(id="other", text=f"Charts. {FILL * 5}")],
+        word_model.retriever(),
     )
     for query in ("charts NOT butter", "charts NOT dairy"):
         result = searcher.search(query)

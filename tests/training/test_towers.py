@@ -10,25 +10,24 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.plugin.storage import attach, save
 from boolattn.training.launch import load_encoder, make_towers
 
+OTHER_MODELS = {
+    "model.pooling=cls": "its pooling is mean, not cls; --set model.pooling=mean",
+    "model.similarity=dot": "its similarity is cosine, not dot",
+    "model.is_shared=false": "its is_shared is True, not False",
+    "model.query_length=16": "its query_length is 32, not 16",
+    "model.use_plugin=false": "its use_plugin is True, not False",
+    "plugin.gate=label": "its plug-in has other settings",
+}
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("model.pooling=cls", "its pooling is mean, not cls; --set model.pooling=mean"),
-        ("model.similarity=dot", "its similarity is cosine, not dot"),
-        ("model.is_shared=false", "its is_shared is True, not False"),
-        ("model.query_length=16", "its query_length is 32, not 16"),
-        ("model.use_plugin=false", "its use_plugin is True, not False"),
-        ("plugin.gate=label", "its plug-in has other settings"),
-    ],
-)
-def test_towers_of_another_model_are_refused(preset, tmp_path, change, message):
+
+def test_towers_of_another_model_are_refused(preset, tmp_path):
     folder = tmp_path / "model"
     make_towers(preset()).save_pretrained(str(folder))
     assert make_towers(preset(), folder) is not None
-    with pytest.raises(ConfigError, match="is of another model: " + message) as caught:
-        make_towers(preset(change), folder)
-    assert "\n" not in str(caught.value)
+    for change, message in OTHER_MODELS.items():
+        with pytest.raises(ConfigError, match="is of another model: " + message) as caught:
+            make_towers(preset(change), folder)
+        assert "\n" not in str(caught.value)
 
 
 def test_towers_of_another_encoder_or_none_are_refused(preset, tiny_encoder, tokenizer, tmp_path):
