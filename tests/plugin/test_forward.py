@@ -51,7 +51,8 @@ def test_forward_with_labels_is_the_call(tiny_encoder, batch, family, attention,
     assert not current.passes
 
 
-@pytest.mark.parametrize(("gate", "is_training"), [("lexicon", False), ("learned", True)])
+@pytest.mark.parametrize("is_training", [False, True])
+@pytest.mark.parametrize("gate", ["lexicon", "learned"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_forward_opens_the_models_own_gate(tiny_encoder, tokenizer, family, gate, is_training):
     encoder = tiny_encoder(family)

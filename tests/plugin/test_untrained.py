@@ -1,7 +1,6 @@
 """An untrained plug-in changes no text, a trained one does; and training can begin."""
 
 import copy
-import itertools
 import warnings
 
 import pytest
@@ -17,11 +16,7 @@ from boolattn.plugin.install import plugin_of
 from tests.conftest import FAMILIES, trained
 from tests.plugin.test_attach import ATTENTIONS, OPEN
 
-#: Every family with both ranks, and both ways of attention.
-PASSES = pytest.mark.parametrize(
-    ("family", "attention", "rank"),
-    [(*names, rank) for names, rank in zip(ATTENTIONS, itertools.cycle((None, 4)), strict=False)],
-)
+SIZES = pytest.mark.parametrize("rank", [None, 4], ids=["full", "light"])
 MODES = pytest.mark.parametrize("is_training", [False, True], ids=["eval", "train"])
 
 
@@ -41,7 +36,8 @@ def without_dropout(encoder):
 
 
 @MODES
-@PASSES
+@SIZES
+@pytest.mark.parametrize(("family", "attention"), ATTENTIONS)
 def test_without_gradients_no_bit_changes_until_it_is_trained(
     tiny_encoder, batch, family, attention, rank, is_training
 ):
@@ -57,7 +53,8 @@ def test_without_gradients_no_bit_changes_until_it_is_trained(
 
 
 @MODES
-@PASSES
+@SIZES
+@pytest.mark.parametrize(("family", "attention"), ATTENTIONS)
 def test_with_gradients_training_begins_at_the_encoder(
     tiny_encoder, batch, family, attention, rank, is_training
 ):
