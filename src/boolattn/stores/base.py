@@ -65,7 +65,7 @@ class Reader(ABC):
     words_note: str = ""  # says in results what another word index than ours means for them
     max_words: int = 10_000  # documents whose BM25+ score is asked for; of others it counts as 0
     scans: bool = False  # whether a search compares every document anyway
-    counts: bool = True  # whether :meth:`count` counts; a foreign collection is not counted
+    counts: bool = True  # whether documents are counted, and fields known; not of a foreign one
     #: Fewest candidates of each probe of a composed query, and how many for a result.
     candidates: tuple[int, float] = (500, 10)
 
@@ -160,7 +160,7 @@ class Reader(ABC):
 
     def resolve(self, condition: Condition) -> Condition:
         """Return a condition with what depends on the store's fields; refuse an unknown field."""
-        return resolve(condition, self.fields())
+        return resolve(condition, self.fields()) if self.counts else condition
 
     def check_conditions(self, texts: Sequence[str], where: Filter) -> None:  # noqa: B027
         """Refuse conditions of a query, by their texts, that the store cannot filter by."""
@@ -256,6 +256,15 @@ class ServerStore(Store, Reader):
     @contextmanager
     def reading(self) -> Iterator[Reader]:
         yield self
+
+    def resolve(self, condition: Condition) -> Condition:
+        """Refuse to look for a part of a value, which databases do not compare alike."""
+        if condition.kind == "contains":
+            raise QueryError(
+                f"filter {condition.name!r}: {self.label} cannot filter by contains; use = or "
+                "search for the word"
+            )
+        return super().resolve(condition)
 
 
 def best_documents(hits: Iterable[tuple[int, float]], n: int) -> Ranked:

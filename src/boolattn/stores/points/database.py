@@ -147,12 +147,8 @@ class PointDatabase(ServerStore):
         """
 
     @abstractmethod
-    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
-        """Return which of some documents pass a filter."""
-
-    @abstractmethod
-    def heads(self, n: int) -> list[int]:
-        """Return the ``n`` smallest keys of documents."""
+    def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
+        """Return the ``n`` smallest keys of documents that pass a filter, or those among some."""
 
     @abstractmethod
     def remove(self, keys: Collection[int]) -> None:

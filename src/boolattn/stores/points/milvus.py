@@ -165,15 +165,14 @@ class MilvusStore(PointStore):
             test += f" and (array_contains(asserted, {text}) or array_contains(denied, {text}))"
         return int(self.query(test, ["count(*)"])[0]["count(*)"])
 
-    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
-        return self._get(keys, _expression(where, _HEADS))
-
-    def heads(self, n: int) -> list[int]:
+    def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
         """Query a range of keys, which are spread evenly; rows have no order."""
-        share = (2 * n + 50) / max(self.count(Filter()), 1)
+        test = _expression(where, _HEADS)
+        if keys is not None:
+            return [*self._get(keys, test)]
+        share = (2 * n + 50) / max(self.count(where), 1)
         last = int(min(share, 1.0) * (1 << 63)) - 1
-        rows = self.query(f"{_HEADS} and key <= {last}", ["key"])
-        return sorted(row["key"] for row in rows)[:n]
+        return sorted(row["key"] for row in self.query(f"{test} and key <= {last}", ["key"]))[:n]
 
     def remove(self, keys: Collection[int]) -> None:
         self.call("delete", self.collection, ids=[*keys])

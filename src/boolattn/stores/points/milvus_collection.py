@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import MissingDataError, QueryError, ServerError
+from boolattn.errors import MissingDataError, ServerError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, check_metric
+from boolattn.stores.foreign import COSINE, DOT, Collection
 from boolattn.stores.points.database import CANDIDATES, one_line
 
 try:
@@ -45,9 +45,7 @@ LIMIT = 16_384
 #: Seconds that an answer may take, and seconds for a graph to be built or read.
 TIMEOUT, _LOAD_TIMEOUT = 30.0, 3600.0
 _ERRORS = (MilvusException, grpc.RpcError)
-_METRICS = {"COSINE": COSINE, "IP": DOT, "L2": L2}
-#: Milvus Lite has no escape for these in ``like``.
-_WILDCARDS = re.compile(r"[%_\\]")
+_METRICS = {"COSINE": COSINE, "IP": DOT}
 _BM25 = 1  # as the client numbers functions
 
 
@@ -142,7 +140,7 @@ class MilvusCollection(Collection):
         self.has_words = bool(self._words)
         index = self._call("describe_index", collection, self._vector) or {}
         metric = str(index.get("metric_type", "COSINE"))
-        self.metric = check_metric(self.name, _METRICS.get(metric, metric))
+        self.metric = _METRICS.get(metric, metric)
 
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
@@ -198,11 +196,6 @@ def _test(condition: Condition, type_name: str) -> str:
         test = f"{name} {SIGNS[kind]} {json.dumps(values[0])}"
     elif kind == "exists":
         test = f"{name} is {'not ' if values[0] else ''}null"
-    elif kind == "contains":
-        text = str(values[0])
-        if match := _WILDCARDS.search(text):
-            raise QueryError(f"filter {name!r}: contains takes no {match[0]!r} in Milvus")
-        test = f"{name} like {json.dumps(f'%{text}%', ensure_ascii=False)}"
     else:
         test = f"{name} in {json.dumps(list(values), ensure_ascii=False)}"
         test = f"not ({test})" if kind == "not" else test

@@ -128,15 +128,10 @@ class QdrantStore(PointStore):
             further.append(models.Filter(should=either))
         return int(self.call("count", _filter(where, *further), exact=True).count)
 
-    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
-        chosen = _filter(where, models.HasIdCondition(has_id=keys))
-        points, _ = self.call("scroll", chosen, limit=len(keys) or 1, with_payload=False)
-        return {point.id for point in points}
-
-    def heads(self, n: int) -> list[int]:
+    def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
         """Scroll, which is in the order of ids."""
-        heads = _filter(Filter(), _any_of("part", [0]))
-        points, _ = self.call("scroll", heads, limit=n, with_payload=False)
+        heads = _any_of("part", [0]) if keys is None else models.HasIdCondition(has_id=keys)
+        points, _ = self.call("scroll", _filter(where, heads), limit=n or 1, with_payload=False)
         return [point.id for point in points]
 
     def remove(self, keys: Collection[int]) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import atexit
 import io
+import json
 import os
 import pickle  # nosec B403
 import sqlite3
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from enum import Enum
 from pathlib import Path
 from threading import RLock
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,20 +23,18 @@ import numpy as np
 from boolattn.errors import ConfigError, IndexBusyError, MissingDataError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, check_metric
+from boolattn.stores.foreign import COSINE, DOT, Collection
 from boolattn.stores.points.database import CANDIDATES, one_line
 
 try:
-    import portalocker
     from qdrant_client import QdrantClient, models
     from qdrant_client.common.client_exceptions import QdrantException
     from qdrant_client.http.exceptions import ApiException
-    from qdrant_client.local import persistence
 except ImportError as error:
     raise MissingDataError("Qdrant needs: pip install 'boolattn[qdrant]'") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from boolattn.stores.filters import Condition
     from boolattn.stores.foreign import Array, Row, Vectors
@@ -54,7 +52,7 @@ _DAMAGE = (pickle.UnpicklingError, EOFError, KeyError, TypeError, AttributeError
 _folders: dict[Path, QdrantClient] = {}
 #: Local mode is no server: two threads may not use it at once.
 _LOCK = RLock()
-_METRICS = {"Cosine": COSINE, "Dot": DOT, "Euclid": L2}
+_METRICS = {"Cosine": COSINE, "Dot": DOT}
 
 
 class QdrantConnection:
@@ -97,46 +95,29 @@ def _open_folder(folder: Path) -> QdrantClient:
         if meta.exists():
             return client
         _folders.pop(folder).close()  # someone removed the folder
-    _check_free(folder / ".lock")
     if meta.exists() and not meta.stat().st_size and not (folder / ".lock").exists():
         meta.unlink()  # its process was killed before it wrote anything
-    with _points_only():
+    for name in json.loads(meta.read_text("utf-8"))["collections"] if meta.exists() else ():
+        _check_points(folder / "collection" / name / "storage.sqlite")
+    try:
         client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
+    except RuntimeError as error:
+        raise IndexBusyError(
+            f"another process holds the folder {folder}; wait until it ends, or use a server"
+        ) from error
     _folders[folder] = client
     atexit.register(client.close)
     return client
 
 
-def _check_free(lock: Path) -> None:
-    """Refuse a folder that another process holds; the client would read all of it before."""
-    if not lock.exists():
-        return
-    with lock.open("r+") as file:
-        try:
-            portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
-        except portalocker.LockException as error:
-            raise IndexBusyError(
-                f"another process holds the folder {lock.parent}; wait until it ends, or use a "
-                "server"
-            ) from error
-
-
-@contextmanager
-def _points_only() -> Iterator[None]:
-    """Let local mode read points, and nothing else that a pickle can hold.
-
-    Local mode unpickles what a folder holds, and has no setting for it; its classes name the
-    pickle module as a global of theirs. It is exchanged only while a folder is opened, which is
-    the only time that anything is unpickled (a new collection has a new name, and so no file yet),
-    and under the lock of local mode. Another thread that opens a folder by itself in that time
-    still reads its points.
-    """
-    reader = SimpleNamespace(dumps=pickle.dumps, loads=lambda raw: _Points(io.BytesIO(raw)).load())
-    before, persistence.pickle = persistence.pickle, reader
-    try:
-        yield
-    finally:
-        persistence.pickle = before
+def _check_points(path: Path) -> None:
+    """Refuse a collection that holds more than points, before local mode unpickles all it holds."""
+    with closing(sqlite3.connect(path if path.exists() else ":memory:")) as storage:
+        kinds = dict(storage.execute("SELECT lower(name), type FROM sqlite_master"))
+        if "view" in kinds.values():  # what it gives may change
+            raise ValueError(f"{path} holds a view, which is no point")
+        for (raw,) in storage.execute("SELECT point FROM points") if "points" in kinds else ():
+            _Points(io.BytesIO(raw)).load()
 
 
 class _Points(pickle.Unpickler):
@@ -180,7 +161,7 @@ class QdrantCollection(Collection):
         if getattr(params[vector], "multivector_config", None) is not None:
             raise ConfigError(f"{self.name}: a point has several vectors, which is not supported")
         distance = str(getattr(params[vector].distance, "value", params[vector].distance))
-        self.metric = check_metric(self.name, _METRICS.get(distance, distance.lower()))
+        self.metric = _METRICS.get(distance, distance.lower())
 
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
@@ -215,8 +196,6 @@ def _test(condition: Condition) -> Any:  # noqa: ANN401 - a model of Qdrant's
     if kind in RANGES:
         model = models.DatetimeRange if isinstance(values[0], str) else models.Range
         test = models.FieldCondition(key=key, range=model(**{kind: values[0]}))
-    elif kind == "contains":
-        test = models.FieldCondition(key=key, match=models.MatchText(text=str(values[0])))
     elif kind == "exists":
         test = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
         is_wanted = is_wanted != values[0]

@@ -12,12 +12,12 @@ import math
 import re
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from boolattn.data.records import Document
-from boolattn.errors import IndexFolderError, QueryError, ServerError
+from boolattn.errors import IndexFolderError, ServerError
 from boolattn.stores.base import best_documents
 from boolattn.stores.filters import NUMBERS, Field, Filter
 from boolattn.stores.points.database import (
@@ -51,7 +51,6 @@ _FRESH = 60.0
 class PointStore(PointDatabase):
     """A store that :meth:`create` made."""
 
-    has_contains: ClassVar[bool] = False  # whether it can look for a part of a value
     _state: State
 
     def refresh(self) -> bool:
@@ -204,16 +203,7 @@ class PointStore(PointDatabase):
         return [self._remembered(term) for term in terms]
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
-        return np.isin(keys, [*self.passing(keys.tolist(), Filter((condition,)))])
-
-    def resolve(self, condition: Condition) -> Condition:
-        """Refuse what vector databases cannot compare alike."""
-        if condition.kind == "contains" and not self.has_contains:
-            raise QueryError(
-                f"filter {condition.name!r}: {self.label} cannot filter by contains; use = or "
-                "search for the word"
-            )
-        return super().resolve(condition)
+        return np.isin(keys, self.select(Filter((condition,)), len(keys), keys.tolist()))
 
     def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         rows = self.get(keys.tolist(), "asserted", "denied")
@@ -268,7 +258,7 @@ class PointStore(PointDatabase):
 
     def sample(self, n: int) -> list[Document]:
         """Read the documents of smallest keys, which are hashes of their ids."""
-        return [*filter(None, self.documents(np.array(self.heads(n), np.int64)))]
+        return [*filter(None, self.documents(np.array(self.select(Filter(), n), np.int64)))]
 
     def _rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """Return the factor of each term in a query; a term that no document has is absent."""

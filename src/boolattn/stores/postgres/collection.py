@@ -10,7 +10,7 @@ from psycopg.rows import dict_row
 from boolattn.errors import ConfigError, QueryError
 from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, SIGNS, of_type
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, check_metric
+from boolattn.stores.foreign import COSINE, DOT, Collection
 from boolattn.stores.postgres.database import Database, quoted, quoted_table
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     #: Type and category of each column.
     Types = Mapping[str, tuple[str, str]]
 
-_OPERATORS = {COSINE: "<=>", DOT: "<#>", L2: "<->"}
-_CLASSES = {"cosine_ops": COSINE, "ip_ops": DOT, "l2_ops": L2}
+_OPERATORS = {COSINE: "<=>", DOT: "<#>"}
+_CLASSES = {"cosine_ops": COSINE, "ip_ops": DOT, "l2_ops": "L2 distance"}
 _TYPES = ("vector", "halfvec")
 #: Any word of a text, as the database's configuration stems it, or as it is.
 _ANY_WORD = (
@@ -88,7 +88,7 @@ class PostgresCollection(Collection):
         self.has_words = bool(self._words)
         names = [c.removeprefix("vector_").removeprefix("halfvec_") for (c,) in indexes]
         indexed = [_CLASSES[name] for name in names if name in _CLASSES]
-        self.metric = check_metric(self.name, metric or (indexed[0] if indexed else COSINE))
+        self.metric = metric or (indexed[0] if indexed else COSINE)
 
     def nearest(
         self, queries: Array, n: int, conditions: Sequence[Condition] = ()
@@ -171,8 +171,6 @@ def compare(condition: Condition, types: Types, where: str) -> tuple[str, list[A
         return f"{value}{cast} {SIGNS[kind]} %s", [*before, wanted[0]]
     if kind == "exists":
         return f"{value} IS {'NOT ' if wanted[0] else ''}NULL", before
-    if kind == "contains":
-        return f"position(lower(%s) in lower({value}::text)) > 0", [str(wanted[0]), *before]
     if is_json:
         wanted = [str(v).lower() if isinstance(v, bool) else str(v) for v in wanted]
     is_list = not is_json and types[name][1] == "A"

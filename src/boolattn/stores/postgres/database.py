@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import weakref
 from contextlib import contextmanager
@@ -34,8 +33,6 @@ _CONNECTIONS = 4
 #: pgvector's limit of the candidates of a graph; beyond it, it goes on searching by itself.
 _MAX_CANDIDATES, _MIN_CANDIDATES, _CELLS = 1000, 100, 32
 _MAX_VISITED = 100_000
-#: A NUL in JSON, which the functions of Postgres do not take, and what stands for it.
-_NUL = r"(?<!\\)((?:\\\\)*)\\u0000", r"\1\\ufffd"
 #: Seconds that an answer may take.
 TIMEOUT = 30.0
 
@@ -203,19 +200,7 @@ def _test(condition: Condition, add: Callable[[object], str]) -> str:
         number = add(number_key(condition.number))
         limit = add(float(condition.values[0]))
         test = f"(d.numbers ->> {number}::text)::float8 {SIGNS[kind]} {limit}::float8"
-    elif kind == "contains":
-        name, text = (
-            json.dumps(str(part).replace("\0", "\ufffd"), ensure_ascii=False)
-            for part in (condition.name, condition.values[0])
-        )
-        path = add(f'$.document.metadata.{name} ? (@ like_regex {text} flag "iq")')
-        body = f"regexp_replace(h.body::text, {add(_NUL[0])}, {add(_NUL[1])}, 'g')::jsonb"
-        holding = (
-            f"SELECT 1 FROM {{points}} h WHERE h.key = d.document AND {body} @? {path}::jsonpath"  # nosec B608
-        )
-        test = f"EXISTS ({holding})"
-    else:
-        tags, is_wanted = tag_condition(condition)
-        test = f"d.tags && {add([*tags])}::text[]"
-        return test if is_wanted else f"NOT ({test})"
-    return f"({test}) IS NOT TRUE" if condition.is_negated else f"({test})"
+        return f"({test}) IS NOT TRUE" if condition.is_negated else f"({test})"
+    tags, is_wanted = tag_condition(condition)
+    test = f"d.tags && {add([*tags])}::text[]"
+    return test if is_wanted else f"NOT ({test})"

@@ -68,7 +68,6 @@ class PostgresStore(PointStore):
     """
 
     precisions = ("float32", "float16")
-    has_contains = True
     _connection: Connection = None  # the only one that may write, while one does
     _current = ""  # the tables in use, once they are known
 
@@ -277,15 +276,13 @@ class PostgresStore(PointStore):
         [rows] = self.rows_of(statement, [values])
         return sum(n for (n,) in rows)
 
-    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
+    def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
         test, values = filter_test(where)
-        statement = f"SELECT d.key FROM {{points}} d WHERE d.key = ANY(%(keys)s) AND {test}"  # nosec B608
-        [rows] = self.rows_of(statement, [{**values, "keys": keys}])
-        return {key for (key,) in rows}
-
-    def heads(self, n: int) -> list[int]:
-        statement = "SELECT key FROM {points} WHERE part = 0 ORDER BY key LIMIT %s"
-        [rows] = self.rows_of(statement, [(n,)])
+        test += "" if keys is None else " AND d.key = ANY(%(keys)s)"
+        ordered = f"WHERE d.part = 0 AND {test} ORDER BY d.key LIMIT {int(n)}"
+        [rows] = self.rows_of(
+            f"SELECT d.key FROM {{points}} d {ordered}", [{**values, "keys": keys}]
+        )  # nosec B608
         return [key for (key,) in rows]
 
     def remove(self, keys: Collection[int]) -> None:
