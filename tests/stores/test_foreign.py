@@ -29,7 +29,7 @@ from boolattn.search import Searcher
 from boolattn.stores.foreign import CANDIDATES, ArrayCollection, Collection, ForeignStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant_collection import QdrantCollection
-from boolattn.stores.postgres import database
+from boolattn.stores.postgres import collection
 from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.writer import titled
 from tests.exact_ranking import rank_plans
@@ -430,7 +430,7 @@ def test_a_server_that_is_killed_is_one_line_and_found_again(vectors, retriever,
 def test_a_slow_or_deleted_store_is_one_line(vectors, retriever, postgres, monkeypatch):
     address = postgres.get_uri()
     fill_postgres(address, "busy", vectors)
-    monkeypatch.setattr(database, "TIMEOUT", 0.3)
+    monkeypatch.setattr(collection, "TIMEOUT", 0.3)
     external = Searcher(PostgresCollection(address, "busy"), retriever, parser=None)
     with psycopg.connect(address) as other:
         other.execute("LOCK TABLE busy IN ACCESS EXCLUSIVE MODE")

@@ -22,13 +22,13 @@ from boolattn.errors import (
     IndexMismatchError,
     ServerError,
 )
-from boolattn.stores.address import open_store
+from boolattn.stores.address import open_store, parse_server
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.foreign import ForeignStore
 from boolattn.stores.points import database as points_database
 from boolattn.stores.points import draft as points_draft
 from boolattn.stores.points import milvus, milvus_collection, qdrant, qdrant_collection
-from boolattn.stores.points.database import STATE, key_of, parse_address, passage_keys
+from boolattn.stores.points.database import STATE, key_of, passage_keys
 from boolattn.stores.points.milvus import MilvusStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant import QdrantStore
@@ -272,7 +272,7 @@ def drop_all(address):
 def test_addresses_that_are_none(address):
     kind = address.partition(":")[0]
     with pytest.raises(ConfigError, match="is no address of a store"):
-        parse_address(address, kind if kind in STORES else "qdrant", "KEY")
+        parse_server(address, kind if kind in STORES else "qdrant", "KEY")
 
 
 def test_addresses():
@@ -282,10 +282,10 @@ def test_addresses():
         "x://[::1]:1/a": "http://[::1]:1",
         "x:data/x/a": "data/x",
     }.items():
-        assert parse_address(address, "x", "KEY") == (target, "a")
+        assert parse_server(address, "x", "KEY") == (target, "a")
     for secret in ("x://me:key@host/a", "x://host/a?api_key=x"):
         with pytest.raises(ConfigError, match="set KEY in the environment") as caught:
-            parse_address(secret, "x", "KEY")
+            parse_server(secret, "x", "KEY")
         assert "me" not in str(caught.value).split()
     with pytest.raises(ConfigError, match=r"ends in \.db"):
         MilvusStore.open("milvus:notes/a")

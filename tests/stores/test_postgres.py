@@ -20,11 +20,11 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.search import Searcher
+from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import indexed_text, term_counts, term_weights
 from boolattn.stores.filters import Filter, read_filters, resolve
 from boolattn.stores.postgres import store as postgres_store
 from boolattn.stores.postgres.collection import PostgresCollection
-from boolattn.stores.postgres.database import parse_address
 from boolattn.stores.postgres.store import PostgresStore
 from boolattn.stores.settings import StoreSettings
 from boolattn.stores.writer import batches
@@ -355,7 +355,7 @@ def test_addresses_that_are_refused(wrong, message):
 
 
 def test_an_address_keeps_what_is_libpqs():
-    address = parse_address("postgres:///db?host=/tmp/a%20b&table=s.docs&sslmode=disable")
+    address = parse_postgres("postgres:///db?host=/tmp/a%20b&table=s.docs&sslmode=disable")
     assert address == ("postgres:///db?host=%2Ftmp%2Fa%20b&sslmode=disable", "s.docs")
 
 

@@ -11,12 +11,11 @@ import copy
 import hashlib
 import json
 import logging
-import re
 from abc import abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from boolattn.errors import ConfigError, ServerError
+from boolattn.errors import ServerError
 from boolattn.stores.base import ServerStore
 from boolattn.stores.settings import check_format, no_index
 
@@ -46,7 +45,6 @@ EMPTY: Row = {VECTOR: None, "tags": [], "numbers": {}, "asserted": [], "denied":
 EMPTY |= {"id": "", "n_passages": 0, "body": "{}"}
 #: Points and estimated bytes of one request; a server takes some 32 MB.
 _MAX_POINTS, _MAX_BYTES = 250, 1 << 24
-_SERVER = re.compile(r"//(\[[\da-fA-F:.]+\]|[\w.-]+)(:\d+)?")
 
 
 class Match(NamedTuple):
@@ -140,11 +138,12 @@ class PointDatabase(ServerStore):
         """
 
     @abstractmethod
-    def count(self, where: Filter | None, term: str = "") -> int:
-        """Return the number of documents that pass a filter, and have a term.
+    def n_passages(self) -> int:
+        """Return the number of points that are passages."""
 
-        Without a filter it is the number of all passages.
-        """
+    @abstractmethod
+    def count(self, where: Filter, term: str = "") -> int:
+        """Return the number of documents that pass a filter, and have a term."""
 
     @abstractmethod
     def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
@@ -186,28 +185,6 @@ class PointDatabase(ServerStore):
         """Write what the store says of itself."""
         about = {"key": STATE, "document": STATE, "part": NO_PASSAGE, "version": ""}
         self.upsert([{**EMPTY, **about, "body": json.dumps(state)}])
-
-
-def parse_address(address: str, kind: str, secret: str) -> tuple[str, str]:
-    """Return the URL of a server or the path of a folder or file, and the name of the store.
-
-    >>> parse_address("qdrant+https://example.org:6333/recipes", "qdrant", "QDRANT_API_KEY")
-    ('https://example.org:6333', 'recipes')
-    >>> parse_address("milvus:data/notes.db/notes", "milvus", "MILVUS_TOKEN")
-    ('data/notes.db', 'notes')
-    """
-    is_server = "://" in address
-    if is_server and re.search("[@?]", address):
-        raise ConfigError(f"an address holds no key: set {secret} in the environment")
-    name = r"[A-Za-z_][\w-]{0,200}"
-    match = re.fullmatch(rf"{kind}(\+https)?:(.+)/({name})", address, re.ASCII)
-    if match is None or (is_server and not _SERVER.fullmatch(match[2])):
-        raise ConfigError(
-            f"{address!r} is no address of a store: write {kind}://HOST:PORT/NAME or "
-            f"{kind}:PATH/NAME, with a name of letters, digits, - and _"
-        )
-    scheme = f"http{'s' if match[1] else ''}:" if is_server else ""
-    return scheme + match[2], match[3]
 
 
 @contextmanager

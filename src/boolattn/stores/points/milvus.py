@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError, ServerError
+from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Filter, tag_condition
 from boolattn.stores.points.database import (
@@ -23,7 +24,6 @@ from boolattn.stores.points.database import (
     WORDS,
     Match,
     number_key,
-    parse_address,
 )
 from boolattn.stores.points.milvus_collection import LIMIT, DataType, MilvusClient, MilvusConnection
 from boolattn.stores.points.store import PointStore
@@ -54,7 +54,7 @@ class MilvusStore(PointStore):
     limit = LIMIT
 
     def connect(self) -> str:
-        target, name = parse_address(self.address, "milvus", "MILVUS_TOKEN")
+        target, name = parse_server(self.address, "milvus", "MILVUS_TOKEN")
         self._file = None if "://" in target else Path(target)
         if self._file and self._file.suffix != ".db":
             raise ConfigError(f"{self.address!r}: a file of Milvus Lite ends in .db")
@@ -158,8 +158,11 @@ class MilvusStore(PointStore):
         answers = self.call("search", self.collection, **options)
         return [[Match(**hit["entity"], score=hit["distance"]) for hit in hits] for hits in answers]
 
-    def count(self, where: Filter | None, term: str = "") -> int:
-        test = _PASSAGES if where is None else _expression(where, _HEADS)
+    def n_passages(self) -> int:
+        return int(self.query(_PASSAGES, ["count(*)"])[0]["count(*)"])
+
+    def count(self, where: Filter, term: str = "") -> int:
+        test = _expression(where, _HEADS)
         if term:
             text = _literal(term)
             test += f" and (array_contains(asserted, {text}) or array_contains(denied, {text}))"

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.filters import RANGES, Filter, tag_condition
-from boolattn.stores.points.database import VECTOR, WORDS, Match, number_key, parse_address
+from boolattn.stores.points.database import VECTOR, WORDS, Match, number_key
 from boolattn.stores.points.qdrant_collection import QdrantConnection, models
 from boolattn.stores.points.store import PointStore
 
@@ -33,7 +34,7 @@ class QdrantStore(PointStore):
     has_idf = True
 
     def connect(self) -> str:
-        target, name = parse_address(self.address, "qdrant", "QDRANT_API_KEY")
+        target, name = parse_server(self.address, "qdrant", "QDRANT_API_KEY")
         self.connection = QdrantConnection(target, self.address)
         self.is_exact = self.connection.is_local  # which has no graphs
         return name
@@ -119,9 +120,10 @@ class QdrantStore(PointStore):
             for points in answers
         ]
 
-    def count(self, where: Filter | None, term: str = "") -> int:
-        if where is None:
-            return int(self.call("count", exact=True).count) - 1
+    def n_passages(self) -> int:
+        return int(self.call("count", exact=True).count) - 1
+
+    def count(self, where: Filter, term: str = "") -> int:
         further = [_any_of("part", [0])]
         if term:
             either = [_any_of("asserted", [term]), _any_of("denied", [term])]

@@ -148,7 +148,7 @@ class PointStore(PointDatabase):
         self._counts.clear()
 
     def info(self) -> dict[str, Any]:
-        counts = {"documents": self.count(Filter()), "passages": self.count(None)}
+        counts = {"documents": self.count(Filter()), "passages": self.n_passages()}
         return counts | super().info() | ({"vectors": "exact"} if self.is_exact else {})
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:

@@ -1,27 +1,45 @@
-"""A Postgres table with a pgvector column, exact or with an HNSW or IVFFlat index."""
+"""Connections to a Postgres, kept for several threads, and external tables of it.
+
+A table has a column of pgvector's, exact or with an HNSW or IVFFlat index.
+"""
 
 from __future__ import annotations
 
+import weakref
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from pgvector import HalfVector, Vector
+from pgvector.psycopg import register_vector
 from psycopg.rows import dict_row
 
-from boolattn.errors import ConfigError, QueryError
+from boolattn.errors import ConfigError, IndexBusyError, QueryError, ServerError
 from boolattn.settings import checked
-from boolattn.stores.filters import RANGES, SIGNS, of_type
+from boolattn.stores.filters import RANGES, SIGNS, of_type, tag_condition
 from boolattn.stores.foreign import COSINE, DOT, Collection
-from boolattn.stores.postgres.database import Database, quoted, quoted_table
+from boolattn.stores.points.database import number_key, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from boolattn.stores.filters import Condition
+    from boolattn.stores.filters import Condition, Filter
     from boolattn.stores.foreign import Array, Row, Scored, Vectors
 
+    Connection = Any
+    Parameters = Sequence[Any] | Mapping[str, Any]
     #: Type and category of each column.
     Types = Mapping[str, tuple[str, str]]
 
+#: Connections of one store; further threads wait for one.
+_CONNECTIONS = 4
+#: pgvector's limit of the candidates of a graph; beyond it, it goes on searching by itself.
+_MAX_CANDIDATES, _MIN_CANDIDATES, _CELLS = 1000, 100, 32
+_MAX_VISITED = 100_000
+#: Seconds that an answer may take.
+TIMEOUT = 30.0
 _OPERATORS = {COSINE: "<=>", DOT: "<#>"}
 _CLASSES = {"cosine_ops": COSINE, "ip_ops": DOT, "l2_ops": "L2 distance"}
 _TYPES = ("vector", "halfvec")
@@ -40,6 +58,119 @@ _INDEXES = """
     SELECT o.opcname FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0]
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
     WHERE i.indrelid = %s::regclass AND a.attname = %s AND i.indisvalid"""
+
+
+@dataclass(eq=False)
+class Database:
+    """A few connections to a Postgres; errors become one line."""
+
+    _address: str  # as libpq takes it
+    _label: str  # says in errors what is asked for
+
+    def __post_init__(self) -> None:
+        self._slots = BoundedSemaphore(_CONNECTIONS)
+        self._idle: list[Connection] = []
+        # Else a connection that is not closed warns of it.
+        weakref.finalize(self, _close_all, self._idle)
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """Lend a connection; where all are lent, wait for one."""
+        with self._slots, one_line(self._label, (psycopg.Error, UnicodeEncodeError)):
+            connection = self._idle.pop() if self._idle else self._connect(TIMEOUT)
+            try:
+                yield connection
+            finally:
+                if connection.closed:
+                    _close_all(self._idle)  # the server was stopped: these broke too
+                else:
+                    self._idle.append(connection)
+
+    @contextmanager
+    def writing(self, table: str, *, is_owner: bool = False) -> Iterator[Connection]:
+        """Yield a new connection that alone may write to a store, for as long as it takes.
+
+        An owner installs pgvector where it is not.
+        """
+        with one_line(self._label, (psycopg.Error, UnicodeEncodeError)):
+            connection = self._connect(0, is_owner=is_owner)
+            try:
+                lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+                if not connection.execute(lock, (f"boolattn {table}",)).fetchone()[0]:
+                    raise IndexBusyError(
+                        f"{self._label} is being written by another process; wait until it is done"
+                    )
+                yield connection
+            finally:
+                connection.close()
+
+    def search(
+        self, statement: str, asked: Sequence[Parameters], effort: int = 0
+    ) -> list[list[Any]]:
+        """Run a statement with several lists of values in one round trip.
+
+        The effort is the number of rows that a graph visits; 0: no graph is asked.
+        """
+        limits = {
+            "hnsw.ef_search": min(_MAX_CANDIDATES, max(effort, _MIN_CANDIDATES)),
+            "hnsw.iterative_scan": "relaxed_order",
+            "hnsw.max_scan_tuples": _MAX_VISITED,
+            "hnsw.scan_mem_multiplier": 4,
+            "ivfflat.iterative_scan": "relaxed_order",
+            "ivfflat.probes": _CELLS,
+        }
+        changes = [f"set_config('{name}', '{value}', true)" for name, value in limits.items()]
+        with self.connected() as connection, connection.pipeline(), connection.transaction():
+            if effort:
+                connection.execute(f"SELECT {', '.join(changes)}")
+            cursors = [connection.execute(statement, values, binary=True) for values in asked]
+            return [cursor.fetchall() for cursor in cursors]
+
+    def _connect(self, timeout: float, *, is_owner: bool = False) -> Connection:
+        connection = psycopg.connect(
+            self._address,
+            autocommit=True,
+            connect_timeout=max(1, round(TIMEOUT)),
+            tcp_user_timeout=round(1000 * TIMEOUT),
+        )
+        try:
+            # A plan for any value does not know how many rows a filter selects, and to compile one
+            # takes longer than it saves.
+            connection.execute(
+                f"SET statement_timeout = {round(1000 * timeout)}; SET jit = off; "
+                "SET plan_cache_mode = force_custom_plan; SET lock_timeout = '60s'; "
+                "SET idle_in_transaction_session_timeout = 0; SET client_min_messages = error"
+            )
+            if is_owner:
+                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            elif connection.execute("SELECT to_regtype('vector')").fetchone()[0] is None:
+                raise ServerError(
+                    f"{self._label}: the database has no type vector; CREATE EXTENSION vector"
+                )
+            register_vector(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _close_all(connections: list[Connection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it.
+
+    >>> quoted('a"b')
+    '"a""b"'
+    """
+    return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+
+
+def quoted_table(name: str) -> str:
+    """Return the name of a table, perhaps in a schema, as SQL writes it."""
+    return ".".join(map(quoted, name.split(".")))
 
 
 class PostgresCollection(Collection):
@@ -176,3 +307,37 @@ def compare(condition: Condition, types: Types, where: str) -> tuple[str, list[A
     is_list = not is_json and types[name][1] == "A"
     test = f"{value} && %s" if is_list else f"{value} = ANY(%s)"
     return (f"({test}) IS NOT TRUE" if kind == "not" else test), [*before, wanted]
+
+
+def filter_test(where: Filter) -> tuple[str, dict[str, Any]]:
+    """Write a filter on points, which are called d; return it with its values."""
+    values: dict[str, Any] = {}
+
+    def add(value: object) -> str:
+        values[f"value{len(values)}"] = value
+        return f"%(value{len(values) - 1})s"
+
+    tests = [_test(condition, add) for condition in where.conditions]
+    if where.alternatives:
+        either = [[_test(c, add) for c in conditions] for conditions in where.alternatives]
+        tests.append(f"({' OR '.join(' AND '.join(both) for both in either)})")
+    if where.without:
+        tests.append(f"d.document <> ALL({add([*where.without])}::bigint[])")
+    for terms in filter(None, where.lacking):
+        # A join, for which the index of terms is used; a negated test would read every list.
+        asserting = f"x.asserted @> {add([*terms])}::text[]"
+        selected = f"SELECT 1 FROM {{points}} x WHERE x.key = d.document AND {asserting}"  # nosec B608
+        tests.append(f"NOT EXISTS ({selected})")
+    return " AND ".join(tests) or "true", values
+
+
+def _test(condition: Condition, add: Callable[[object], str]) -> str:
+    kind = condition.kind
+    if kind in RANGES:
+        number = add(number_key(condition.number))
+        limit = add(float(condition.values[0]))
+        test = f"(d.numbers ->> {number}::text)::float8 {SIGNS[kind]} {limit}::float8"
+        return f"({test}) IS NOT TRUE" if condition.is_negated else f"({test})"
+    tags, is_wanted = tag_condition(condition)
+    test = f"d.tags && {add([*tags])}::text[]"
+    return test if is_wanted else f"NOT ({test})"

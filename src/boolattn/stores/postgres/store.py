@@ -17,17 +17,12 @@ from pgvector import HalfVector, Vector
 from psycopg.errors import UndefinedColumn, UndefinedTable
 
 from boolattn.errors import ConfigError, ServerError
+from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Claim
 from boolattn.stores.points.database import VECTOR, WORDS, Match, one_line, term_index
 from boolattn.stores.points.store import PointStore
-from boolattn.stores.postgres.database import (
-    Database,
-    filter_test,
-    parse_address,
-    quoted,
-    quoted_table,
-)
+from boolattn.stores.postgres.collection import Database, filter_test, quoted, quoted_table
 from boolattn.stores.settings import HNSW
 
 if TYPE_CHECKING:
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
     from boolattn.stores.base import Array, Claims, Keys
     from boolattn.stores.filters import Filter
     from boolattn.stores.points.database import Row, State
-    from boolattn.stores.postgres.database import Connection, Parameters
+    from boolattn.stores.postgres.collection import Connection, Parameters
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
 _FEW = 16_384
@@ -72,7 +67,7 @@ class PostgresStore(PointStore):
     _current = ""  # the tables in use, once they are known
 
     def connect(self) -> str:
-        server, name = parse_address(self.address)
+        server, name = parse_postgres(self.address)
         self._server = Database(server, self.address)
         return name
 
@@ -262,11 +257,13 @@ class PostgresStore(PointStore):
         [rows] = self.rows_of(statement, [(*map(Vector, vectors), [*keys])])
         return {row[0]: np.array(row[1:], np.float32) for row in rows}
 
-    def count(self, where: Filter | None, term: str = "") -> int:
+    def n_passages(self) -> int:
+        [[(number,)]] = self.rows_of("SELECT count(*) FROM {points}")
+        return int(number)
+
+    def count(self, where: Filter, term: str = "") -> int:
         values: Mapping[str, Any] = {"term": term_index(term)}
-        if where is None:
-            statement = "SELECT count(*) FROM {points}"
-        elif term:
+        if term:
             statement = "SELECT count(*) FROM {terms} WHERE term = %(term)s"
         elif not where:
             statement = "SELECT documents FROM {state}"
