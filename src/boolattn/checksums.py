@@ -33,18 +33,6 @@ _LOADED_NAMES = ("merges.txt", "vocab.txt")
 MODULES, ROUTER = "modules.json", "router_config.json"
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _INDEX = "model.safetensors.index.json"
-_OBJECTS = (
-    CONFIG,
-    ROUTER,
-    _INDEX,
-    "adapter_config.json",
-    "added_tokens.json",
-    "config_sentence_transformers.json",
-    "sentence_bert_config.json",
-    "special_tokens_map.json",
-    TOKENIZER,
-    "tokenizer_config.json",
-)
 _PICKLED = (".bin", ".ckpt", ".pickle", ".pkl", ".pt", ".pth")
 #: Modules of a model; any other class is code that somebody else wrote.
 _LIBRARY = "sentence_transformers."
@@ -229,9 +217,8 @@ def _check_part(part: Path) -> None:
         raise DataError(
             f"{min(pickled)} is pickled and could run code; save the model with safetensors"
         )
-    for name in _OBJECTS:
-        if (part / name).is_file():
-            _read(part / name, dict)
+    for path in part.glob("*.json"):
+        _read(path, list if path.name == MODULES else dict)
     for path in weights:
         try:
             with safe_open(path, "np"):

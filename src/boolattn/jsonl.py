@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError, MissingDataError
-from boolattn.files import atomic_file, import_zstandard, require
+from boolattn.files import atomic_file, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -69,7 +69,7 @@ def read_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]
         raise MissingDataError(f"no file {path}") from error
     except _DAMAGE as error:
         raise DataError(
-            f"{path}:{number + 1}: the file is truncated or damaged ({_plain(error)}); "
+            f"{path}:{number + 1}: the file is truncated or damaged ({error}); "
             "fetch or build it again"
         ) from error
     except UnicodeDecodeError as error:
@@ -116,7 +116,7 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
                     number += 1
                     yield number, row
     except (ArrowException, OSError, ValueError) as error:
-        reason = f"damaged, or not Parquet ({_plain(error)})"
+        reason = f"damaged, or not Parquet ({error})"
         raise DataError(f"{path}:{number + 1}: {reason}") from error
 
 
@@ -125,7 +125,7 @@ def parse_object(line: str, path: Path, number: int) -> Any:  # noqa: ANN401 - p
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}:{number}: not JSON ({_plain(error)}); is it cut?") from error
+        raise DataError(f"{path}:{number}: not JSON ({error}); is it cut?") from error
     return check_object(row, path, number)
 
 
@@ -148,11 +148,6 @@ def check_fields(
             raise DataError(f"{path}:{number}: the field {name!r} is missing; there are {present}")
         expected, actual = kind.__name__, type(row[name]).__name__
         raise DataError(f"{path}:{number}: the field {name!r} must be {expected}, not {actual}")
-
-
-def _plain(error: Exception) -> str:
-    """Return an exception's message on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def too_long(subject: str, limit: int) -> DataError:
@@ -183,7 +178,9 @@ def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:
 
 def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
     """Decompress zstandard frames; the library's own reader accepts a truncated last frame."""
-    zstandard = import_zstandard()
+    require("a .zst file, unlike .xz,", ("zstandard",), "zstd")
+    import zstandard
+
     rest = b""
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     is_open = True
@@ -192,7 +189,7 @@ def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
             try:
                 rest += decompressor.decompress(chunk)
             except zstandard.ZstdError as error:
-                raise EOFError(_plain(error)) from error
+                raise EOFError(str(error)) from error
             chunk = decompressor.unused_data
             is_open = not decompressor.eof
             if decompressor.eof:

@@ -28,7 +28,7 @@ from boolattn.query.syntax import parse
 from boolattn.search import Searcher
 from boolattn.stores.foreign import CANDIDATES, ArrayCollection, Collection, ForeignStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
-from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.points.qdrant import QdrantCollection
 from boolattn.stores.postgres import collection
 from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.writer import titled

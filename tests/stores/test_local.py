@@ -196,9 +196,7 @@ def test_vectors_that_are_gone_are_one_line(build, retriever, folder):
     [
         ("graph", {}),
         ("graph", {"file": "nowhere"}),
-        ("graph", {"file": "graph-1.faiss", "effort": {}}),
-        ("graph", {"file": "graph-1.faiss", "effort": 3}),
-        ("graph", {"file": "graph-1.faiss", "effort": {"10": "x"}}),
+        ("graph", {"file": "manifest.json"}),
         ("dimension", 9),
         ("precision", "moths"),
     ],

@@ -17,7 +17,6 @@ from boolattn.data.records import Document
 from boolattn.errors import (
     ConfigError,
     DataError,
-    IndexBusyError,
     IndexFolderError,
     IndexMismatchError,
     ServerError,
@@ -27,12 +26,11 @@ from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.foreign import ForeignStore
 from boolattn.stores.points import database as points_database
 from boolattn.stores.points import draft as points_draft
-from boolattn.stores.points import milvus, milvus_collection, qdrant, qdrant_collection
+from boolattn.stores.points import milvus, milvus_collection, qdrant
 from boolattn.stores.points.database import STATE, key_of, passage_keys
 from boolattn.stores.points.milvus import MilvusStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
-from boolattn.stores.points.qdrant import QdrantStore
-from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.points.qdrant import QdrantCollection, QdrantStore
 from boolattn.stores.writer import Batch
 from tests.stores.databases import MilvusServer, close_folders
 from tests.stores.sample import (
@@ -345,12 +343,12 @@ def test_a_held_folder_is_one_line_and_a_killed_build_leaves_the_old_store(folde
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", KILLED_BUILD, folder], **pipes) as other:
         assert other.stdout.readline() == "written\n"
-        with pytest.raises(IndexBusyError, match="another process holds the folder"):
+        with pytest.raises(ServerError, match="already accessed by another instance"):
             open_store(folder)
-        with pytest.raises(IndexBusyError), create(folder, replace=True):
+        with pytest.raises(ServerError), create(folder, replace=True):
             pass
         # Refused before anything is deleted.
-        with pytest.raises(IndexBusyError, match="another process holds the folder"):
+        with pytest.raises(ServerError, match="already accessed by another instance"):
             store.delete([*TEXTS])
         other.communicate("\n")
     assert other.returncode == 9
@@ -410,8 +408,8 @@ def test_a_server_gets_indexes(folder, monkeypatch):
     """Local mode behind a connection that takes itself for a server."""
     calls = []
     call, init = (
-        qdrant_collection.QdrantConnection.call,
-        qdrant_collection.QdrantConnection.__init__,
+        qdrant.QdrantConnection.call,
+        qdrant.QdrantConnection.__init__,
     )
 
     def recorded(self, name, *values, **options):
@@ -429,8 +427,8 @@ def test_a_server_gets_indexes(folder, monkeypatch):
         init(self, *values, **options)
         self.is_local = False
 
-    monkeypatch.setattr(qdrant_collection.QdrantConnection, "__init__", as_server)
-    monkeypatch.setattr(qdrant_collection.QdrantConnection, "call", recorded)
+    monkeypatch.setattr(qdrant.QdrantConnection, "__init__", as_server)
+    monkeypatch.setattr(qdrant.QdrantConnection, "call", recorded)
     monkeypatch.setattr(qdrant.time, "sleep", lambda _: None)
     with create(folder, replace(LONG, vectors="hnsw")) as draft:
         draft.write(*batch_of(TEXTS, 3))

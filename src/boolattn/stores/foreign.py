@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition, Filter
 
     Array = NDArray[np.float32]
+    Conditions = Sequence[Condition]  # all must hold
     Row = Mapping[str, Any]
     Vectors = dict[Any, NDArray[np.float32]]  # by id
     #: Ids and scores, best first.
@@ -63,17 +64,13 @@ class Collection(ABC):
     has_words: bool = False  # whether the collection has a word index of its own
 
     @abstractmethod
-    def nearest(
-        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Vectors]:
+    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
         """Return the ``n`` nearest rows of each query that meet the conditions, best first.
 
         A row without a vector is never found.
         """
 
-    def words(
-        self, _texts: Sequence[str], _n: int, _conditions: Sequence[Condition] = ()
-    ) -> list[Scored]:
+    def words(self, _texts: Sequence[str], _n: int, _conditions: Conditions = ()) -> list[Scored]:
         """Return the ``n`` rows that fit each text best by the collection's own word index."""
         raise ConfigError(f"{self.name} has no index of words")
 
@@ -294,9 +291,7 @@ class ArrayCollection(Collection):
         self.name, self.metric, self.dimension = "the array", metric, vectors.shape[1]
         self._vectors = unit(vectors) if metric == COSINE else vectors
 
-    def nearest(
-        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Vectors]:
+    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
         passing = [all(_meets(row, condition) for condition in conditions) for row in self._rows]
         chosen, vectors = np.flatnonzero(passing), self._vectors
         if len(chosen) < len(vectors):

@@ -100,8 +100,6 @@ class Draft(ABC):
     """Documents on their way into a store: all of them become visible when it is finished."""
 
     batch_size: int = 1000  # documents written at once
-    #: Encodes queries, to measure the recall of an approximate index with.
-    sample: Callable[[Sequence[str]], Array] | None = None
 
     @abstractmethod
     def known(self, ids: Sequence[str]) -> set[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
     State = dict[str, Any]
     Row = dict[str, Any]
+    Matches = list[list["Match"]]  # of each vector
 
 logger = logging.getLogger(__name__)
 
@@ -129,9 +130,7 @@ class PointDatabase(ServerStore):
         """Return some values of points; unknown points are absent. The body is parsed."""
 
     @abstractmethod
-    def search(
-        self, field: str, vectors: Sequence[Any], n: int, where: Filter
-    ) -> list[list[Match]]:
+    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> Matches:
         """Return the ``n`` points of highest inner product, all vectors in one request.
 
         The field is ``VECTOR`` or ``WORDS``, whose vectors are weights of terms.

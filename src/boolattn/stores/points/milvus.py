@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from boolattn.stores.filters import Condition
-    from boolattn.stores.points.database import Row
+    from boolattn.stores.points.database import Matches, Row
 
 #: Rows that are asked for at once: this bounds the size of a message.
 _KEYS = 5000
@@ -147,9 +147,7 @@ class MilvusStore(PointStore):
                 row[VECTOR] = np.asarray(row[VECTOR], np.float32)
         return rows
 
-    def search(
-        self, field: str, vectors: Sequence[Any], n: int, where: Filter
-    ) -> list[list[Match]]:
+    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> Matches:
         params = {"ef": max(n, CANDIDATES)} if field == VECTOR else {}
         options = {"data": [*vectors], "anns_field": field, "limit": n}
         options["search_params"] = {"metric_type": "IP", "params": params}

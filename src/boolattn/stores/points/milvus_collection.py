@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from boolattn.stores.filters import Condition
-    from boolattn.stores.foreign import Array, Row, Scored, Vectors
+    from boolattn.stores.foreign import Array, Conditions, Row, Scored, Vectors
 
     Client = Any
 
@@ -142,16 +142,12 @@ class MilvusCollection(Collection):
         metric = str(index.get("metric_type", "COSINE"))
         self.metric = _METRICS.get(metric, metric)
 
-    def nearest(
-        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Vectors]:
+    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
         effort = {"ef": max(n, CANDIDATES)}
         answers = self._search(self._vector, [*queries], n, conditions, params=effort)
         return [self._vectors(answer) for answer in answers]
 
-    def words(
-        self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Scored]:
+    def words(self, texts: Sequence[str], n: int, conditions: Conditions = ()) -> list[Scored]:
         answers = self._search(self._words, [*texts], n, conditions, metric_type="BM25")
         # Milvus Lite gives the scores below zero.
         return [
@@ -175,7 +171,7 @@ class MilvusCollection(Collection):
         }
 
     def _search(
-        self, field: str, data: list[Any], n: int, conditions: Sequence[Condition], **params: Any
+        self, field: str, data: list[Any], n: int, conditions: Conditions, **params: Any
     ) -> list[Any]:
         tests = [_test(c, self._types.get(c.name, "VARCHAR")) for c in conditions]
         names = [self._key, *([self._vector] if field == self._vector else ())]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from boolattn.stores.filters import Condition, Filter
-    from boolattn.stores.foreign import Array, Row, Scored, Vectors
+    from boolattn.stores.foreign import Array, Conditions, Row, Scored, Vectors
 
     Connection = Any
     Parameters = Sequence[Any] | Mapping[str, Any]
@@ -221,9 +221,7 @@ class PostgresCollection(Collection):
         indexed = [_CLASSES[name] for name in names if name in _CLASSES]
         self.metric = metric or (indexed[0] if indexed else COSINE)
 
-    def nearest(
-        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Vectors]:
+    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
         kind = HalfVector if self._types[self._vector][0] == "halfvec" else Vector
         where, values = self._condition(conditions)
         column = quoted(self._vector)
@@ -234,9 +232,7 @@ class PostgresCollection(Collection):
         answers = self._database.search(statement, [(*values, kind(query)) for query in queries], n)
         return [_vectors(rows) for rows in answers]
 
-    def words(
-        self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Scored]:
+    def words(self, texts: Sequence[str], n: int, conditions: Conditions = ()) -> list[Scored]:
         """Rank rows that have a word of a text by ``ts_rank_cd``, all texts in one round trip."""
         where, values = self._condition(conditions)
         column, key = quoted(self._words), quoted(self._id)
@@ -273,7 +269,7 @@ class PostgresCollection(Collection):
     def _is_known(self) -> str:
         return f"{quoted(self._id)} = ANY(%s::{quoted(self._types[self._id][0])}[])"
 
-    def _condition(self, conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
+    def _condition(self, conditions: Conditions) -> tuple[str, list[Any]]:
         tests, values = [f"{quoted(self._vector)} IS NOT NULL"], list[Any]()
         for condition in conditions:
             test, compared = compare(condition, self._types, self.name)

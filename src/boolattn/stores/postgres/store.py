@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from boolattn.stores.base import Array, Claims, Keys
     from boolattn.stores.filters import Filter
-    from boolattn.stores.points.database import Row, State
+    from boolattn.stores.points.database import Matches, Row, State
     from boolattn.stores.postgres.collection import Connection, Parameters
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
@@ -202,9 +202,7 @@ class PostgresStore(PointStore):
             point[VECTOR] = point[VECTOR].to_numpy()
         return points
 
-    def search(
-        self, field: str, vectors: Sequence[Any], n: int, where: Filter
-    ) -> list[list[Match]]:
+    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> Matches:
         answers = (self._near if field == VECTOR else self._worded)(vectors, n, where)
         return [[Match(*row) for row in rows] for rows in answers]
 
