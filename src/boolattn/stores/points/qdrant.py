@@ -40,7 +40,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Collection as Keys
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from boolattn.stores.filters import Condition
     from boolattn.stores.foreign import Array, Conditions, Vectors
@@ -317,7 +317,7 @@ class QdrantCollection(Collection):
         options = {"with_payload": False, "with_vectors": True}
         return self._vectors(self._connection.call("retrieve", self._collection, [*ids], **options))
 
-    def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
+    def rows(self, ids: Sequence[Any]) -> dict[Any, Mapping[str, Any]]:
         points = self._connection.call("retrieve", self._collection, list(ids))
         return {point.id: point.payload or {} for point in points}
 
