@@ -25,8 +25,8 @@ from boolattn.stores.address import open_store, parse_server
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.foreign import ForeignStore
 from boolattn.stores.points import database as points_database
-from boolattn.stores.points import draft as points_draft
 from boolattn.stores.points import milvus, milvus_collection, qdrant
+from boolattn.stores.points import store as points_store
 from boolattn.stores.points.database import STATE, key_of, passage_keys
 from boolattn.stores.points.milvus import MilvusStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
@@ -171,7 +171,7 @@ def test_a_deletion_whose_answer_is_lost_is_done(address, monkeypatch):
 
 def test_two_ids_with_one_key(address, monkeypatch):
     store = build(address)
-    monkeypatch.setattr(points_draft, "key_of", lambda _: 5)
+    monkeypatch.setattr(points_database, "key_of", lambda _: 5)
     with pytest.raises(DataError, match="'a' and 'b' have the same key"):
         add(store, {"a": "rice", "b": "peas"})
     add(store, {"a": "rice"})
@@ -306,9 +306,9 @@ def test_keys_differ():
 
 
 def test_points_are_written_some_at_a_time(address, monkeypatch):
-    monkeypatch.setattr(points_database, "_MAX_POINTS", 3)
+    monkeypatch.setattr(points_store, "_MAX_POINTS", 3)
     store = build(address, settings=LONG, n_passages=3)
-    monkeypatch.setattr(points_database, "_MAX_BYTES", 1)
+    monkeypatch.setattr(points_store, "_MAX_BYTES", 1)
     add(store, {"new": "Rice with peas"}, n_passages=3)
     assert store.info()["passages"] == 15
     assert passing(store) == {*TEXTS, "new"}

@@ -8,6 +8,7 @@ similarity to the others, so :meth:`Reader.similarities` compares given document
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from enum import IntEnum
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
+from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError, ServerError
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import document_terms, plain_title, terms_of
 from boolattn.stores.filters import Filter, resolve
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     #: The spans of a document's passages in its text, and their vectors.
     Passages = tuple[Sequence[tuple[int, int]], Array]
 
+logger = logging.getLogger(__name__)
 #: Documents of highest BM25+ score among which a title is looked for.
 _TITLES = 20
 #: A product with a matrix of so few rows takes longer than one with each of them.
@@ -300,3 +302,24 @@ def similarities(queries: Array, vectors: Array, out: Array | None = None) -> Ar
         # Unlike a product in BLAS this starts no threads, for which it would wait.
         np.einsum("ij,j->i", vectors, query, out=row)
     return products
+
+
+@contextmanager
+def one_line(label: str, errors: tuple[type[BaseException], ...]) -> Iterator[None]:
+    """Turn errors of a client into one line."""
+    try:
+        yield
+    except errors as error:
+        text = getattr(error, "message", None) or getattr(error, "details", error.__str__)()
+        text = getattr(getattr(error, "diag", None), "message_primary", None) or text  # of Postgres
+        line = " ".join(str(text).split())[:300] or type(error).__name__
+        raise ServerError(f"{label}: {line}") from error
+
+
+@contextmanager
+def warned(message: str) -> Iterator[None]:
+    """Make errors of cleaning up warnings: what mattered is done."""
+    try:
+        yield
+    except ServerError as error:
+        logger.warning("%s: %s", message, error)

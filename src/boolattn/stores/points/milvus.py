@@ -17,14 +17,7 @@ from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Filter, tag_condition
-from boolattn.stores.points.database import (
-    CANDIDATES,
-    NO_PASSAGE,
-    VECTOR,
-    WORDS,
-    Match,
-    number_key,
-)
+from boolattn.stores.points.database import CANDIDATES, VECTOR, WORDS, Match, number_key
 from boolattn.stores.points.milvus_collection import LIMIT, DataType, MilvusClient, MilvusConnection
 from boolattn.stores.points.store import PointStore
 
@@ -40,7 +33,7 @@ _KEYS = 5000
 _BYTES, _CHARACTERS, _MAX_ITEMS = 65_535, 16_000, 4096
 #: A sparse vector may not be empty: this number is no term's.
 _NO_TERM = {0: 1e-6}
-_ALL, _HEADS, _PASSAGES = "key >= 0", "part == 0", f"part > {NO_PASSAGE}"
+_HEADS, _PASSAGES = "part == 0", "part >= 0"
 #: Lists of texts, with the most items and bytes.
 _LISTS = {"tags": (MAX_TAGS, 512), "body": (_MAX_ITEMS, _BYTES)}
 _LISTS |= dict.fromkeys(("asserted", "denied"), (_MAX_ITEMS, 512))
@@ -133,12 +126,9 @@ class MilvusStore(PointStore):
         return row
 
     def get(self, keys: Iterable[int], *names: str) -> dict[int, Row]:
-        return self._get(keys, _ALL, names)
-
-    def _get(self, keys: Iterable[int], test: str, names: Sequence[str] = ()) -> dict[int, Row]:
         wanted, rows = list(dict.fromkeys(keys)), dict[int, Any]()
         for start in range(0, len(wanted), _KEYS):
-            chosen = f"key in {wanted[start : start + _KEYS]} and {test}"
+            chosen = f"key in {wanted[start : start + _KEYS]}"
             rows |= {row.pop("key"): row for row in self.query(chosen, ["key", *names])}
         for row in rows.values():
             if "body" in row:
@@ -168,12 +158,12 @@ class MilvusStore(PointStore):
 
     def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
         """Query a range of keys, which are spread evenly; rows have no order."""
-        test = _expression(where, _HEADS)
-        if keys is not None:
-            return [*self._get(keys, test)]
-        share = (2 * n + 50) / max(self.count(where), 1)
-        last = int(min(share, 1.0) * (1 << 63)) - 1
-        return sorted(row["key"] for row in self.query(f"{test} and key <= {last}", ["key"]))[:n]
+        chosen = f"key in {[*(keys or ())]}"
+        if keys is None:
+            share = (2 * n + 50) / max(self.count(where), 1)
+            chosen = f"key <= {int(min(share, 1.0) * (1 << 63)) - 1}"
+        rows = self.query(f"{_expression(where, _HEADS)} and {chosen}", ["key"])
+        return sorted(row["key"] for row in rows)[:n]
 
     def remove(self, keys: Collection[int]) -> None:
         self.call("delete", self.collection, ids=[*keys])

@@ -19,9 +19,10 @@ import numpy as np
 
 from boolattn.errors import MissingDataError, ServerError
 from boolattn.settings import checked
+from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, SIGNS, of_type
 from boolattn.stores.foreign import COSINE, DOT, Collection
-from boolattn.stores.points.database import CANDIDATES, one_line
+from boolattn.stores.points.database import CANDIDATES
 
 try:
     import grpc
@@ -66,8 +67,7 @@ class MilvusConnection:
             except MilvusException as error:
                 if not re.search("not loaded|not been loaded|released", str(error)):
                     raise
-        self.load(values[0])
-        with one_line(self._label, _ERRORS):
+            self.load(values[0])
             return getattr(client, method)(*values, **options)
 
     def load(self, collection: str) -> None:

@@ -26,9 +26,10 @@ from boolattn.errors import ConfigError, MissingDataError
 from boolattn.settings import checked
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
+from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, Filter, tag_condition
 from boolattn.stores.foreign import COSINE, DOT, Collection
-from boolattn.stores.points.database import CANDIDATES, VECTOR, WORDS, Match, number_key, one_line
+from boolattn.stores.points.database import CANDIDATES, VECTOR, WORDS, Match, number_key
 from boolattn.stores.points.store import PointStore
 
 try:
@@ -294,8 +295,7 @@ class QdrantCollection(Collection):
         title: str = "title",
     ) -> None:
         self.name, self.text, self.title = f"Qdrant ({collection})", text, title
-        self._connection = QdrantConnection(client, self.name)
-        self._collection = collection
+        self._connection, self._collection = QdrantConnection(client, self.name), collection
         params = self._connection.call("get_collection", collection).config.params.vectors
         if not isinstance(params, dict):
             params = {"": params}

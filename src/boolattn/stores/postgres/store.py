@@ -19,8 +19,8 @@ from psycopg.errors import UndefinedColumn, UndefinedTable
 from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
-from boolattn.stores.base import Claim
-from boolattn.stores.points.database import VECTOR, WORDS, Match, one_line, term_index
+from boolattn.stores.base import Claim, one_line
+from boolattn.stores.points.database import VECTOR, WORDS, Match, term_index
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.postgres.collection import Database, filter_test, quoted, quoted_table
 from boolattn.stores.settings import HNSW
