@@ -26,11 +26,11 @@ from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.foreign import ForeignStore
 from boolattn.stores.points import database as points_database
 from boolattn.stores.points import milvus, milvus_collection, qdrant
-from boolattn.stores.points import store as points_store
-from boolattn.stores.points.database import STATE, key_of, passage_keys
+from boolattn.stores.points.database import STATE
 from boolattn.stores.points.milvus import MilvusStore
 from boolattn.stores.points.milvus_collection import MilvusCollection
 from boolattn.stores.points.qdrant import QdrantCollection, QdrantStore
+from boolattn.stores.values import key_of, passage_keys
 from boolattn.stores.writer import Batch
 from tests.stores.databases import MilvusServer, close_folders
 from tests.stores.sample import (
@@ -306,9 +306,9 @@ def test_keys_differ():
 
 
 def test_points_are_written_some_at_a_time(address, monkeypatch):
-    monkeypatch.setattr(points_store, "_MAX_POINTS", 3)
+    monkeypatch.setattr(points_database, "_MAX_POINTS", 3)
     store = build(address, settings=LONG, n_passages=3)
-    monkeypatch.setattr(points_store, "_MAX_BYTES", 1)
+    monkeypatch.setattr(points_database, "_MAX_BYTES", 1)
     add(store, {"new": "Rice with peas"}, n_passages=3)
     assert store.info()["passages"] == 15
     assert passing(store) == {*TEXTS, "new"}

@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn import checksums
 from boolattn.checksums import file_sum
-from boolattn.errors import (
-    BoolattnError,
-    ConfigError,
-    DataError,
-    IndexBusyError,
-    IndexFolderError,
-)
+from boolattn.errors import BoolattnError, ConfigError, DataError, IndexBusyError, IndexFolderError
 from boolattn.settings import build, check_types
 from boolattn.stores.settings import StoreSettings, check_format, no_index, saved_settings
 

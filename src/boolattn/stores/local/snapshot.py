@@ -21,7 +21,7 @@ from boolattn.stores.filters import RANGES, Field, Filter
 from boolattn.stores.local.manifest import GRAPH
 from boolattn.stores.local.segments import COMPARED, Rows
 from boolattn.stores.settings import HNSW
-from boolattn.stores.values import ValueCounts
+from boolattn.stores.values import ValueCounts, filter_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -206,7 +206,7 @@ class Snapshot(Rows, Reader):
             hashes = [key for key, value in texts if text in value]
             passing = np.isin(values.hashes, np.array(hashes, np.uint64))
         else:
-            passing = np.isin(values.hashes, np.array(condition.hashes, np.uint64))
+            passing = np.isin(values.hashes, np.array([*map(filter_hash, wanted)], np.uint64))
         mask = np.zeros(self.n_documents, bool)
         mask[values.documents[passing]] = True
         is_inverted = kind == "not" or (kind == "exists" and not wanted[0])

@@ -18,14 +18,7 @@ from boolattn.errors import IndexFolderError
 from boolattn.files import scratch_folder
 from boolattn.kinds.lexicon import is_tag
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.analysis import (
-    DELTA,
-    analyzer,
-    document_terms,
-    indexed_text,
-    spaced,
-    terms_of,
-)
+from boolattn.stores.analysis import DELTA, analyzer, document_terms, indexed_text, spaced, terms_of
 from boolattn.stores.base import Claim
 from boolattn.stores.local.manifest import PART, WORDS
 

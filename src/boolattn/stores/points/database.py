@@ -8,7 +8,6 @@ hash of it: one of another version than the head's does not count.
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from abc import abstractmethod
 from collections import Counter
@@ -23,6 +22,7 @@ from boolattn.stores.analysis import document_terms
 from boolattn.stores.base import ServerStore, warned
 from boolattn.stores.filters import NUMBERS, Filter, document_numbers, document_tags
 from boolattn.stores.settings import check_format, check_resumed, no_documents
+from boolattn.stores.values import key_of, number_key, passage_keys, term_index
 from boolattn.stores.writer import Draft
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.stores.analysis import DocumentTerms
     from boolattn.stores.base import Array
-    from boolattn.stores.points.store import PointStore
     from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Batch
 
@@ -52,6 +51,9 @@ CANDIDATES = 128
 #: most frequent ones first, and words are counts by :func:`term_index`. The body is JSON.
 EMPTY: Row = {VECTOR: None, "tags": [], "numbers": {}, "asserted": [], "denied": [], WORDS: {}}
 EMPTY |= {"id": "", "n_passages": 0, "body": "{}"}
+
+#: Points and estimated bytes of one request; a server takes some 32 MB.
+_MAX_POINTS, _MAX_BYTES = 250, 1 << 24
 
 
 class Match(NamedTuple):
@@ -173,30 +175,6 @@ class PointDatabase(ServerStore):
         self.insert([{**EMPTY, **about, "body": json.dumps(state)}])
 
 
-def key_of(*names: object) -> int:
-    """Return the key of a document by its id, or of what else some names stand for.
-
-    It is 63 bits of a hash, and never 0.
-    """
-    text = "\n".join(map(str, (len(names), *names)))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1 or 1
-
-
-def passage_keys(id: str, version: str, n_passages: int) -> list[int]:
-    """Return the keys of a document's further passages."""
-    return [key_of(id, version, part) for part in range(1, n_passages)]
-
-
-def term_index(term: str) -> int:
-    """Return the number of a term in sparse vectors, of 32 bits, neither the first nor the last."""
-    return int.from_bytes(hashlib.sha256(term.encode()).digest()[:8]) % (2**32 - 3) + 1
-
-
-def number_key(name: str) -> str:
-    """Return a name of numbers that is safe in a path."""
-    return "n" + hashlib.sha256(name.encode()).hexdigest()[:16]
-
-
 @dataclass
 class PointDraft(Draft):
     """Documents on their way into a collection.
@@ -205,7 +183,7 @@ class PointDraft(Draft):
     after a writer was stopped, has the same keys.
     """
 
-    _database: PointStore
+    _database: PointDatabase
     _state: State
     _is_build: bool = False  # whether the collection is a new one, and not searched yet
     _is_resumed: bool = False  # whether a stopped build wrote to it before
@@ -215,7 +193,7 @@ class PointDraft(Draft):
         self.is_empty = not self._is_resumed
 
     @classmethod
-    def begin(cls, database: PointStore, settings: StoreSettings, *, is_resumed: bool) -> Self:
+    def begin(cls, database: PointDatabase, settings: StoreSettings, *, is_resumed: bool) -> Self:
         """Begin a build, or go on with a stopped one, which must have the same settings."""
         database.settings = settings
         if is_resumed:
@@ -259,8 +237,8 @@ class PointDraft(Draft):
             others += rest
             row += len(spans)
         self.is_empty = False
-        database.upsert(others)
-        database.upsert(heads)
+        self._upsert(others)
+        self._upsert(heads)
         self._n_documents += len(ids)
         if not is_fresh:
             with warned(f"{database.label}: cannot remove old passages, which are masked"):
@@ -277,6 +255,19 @@ class PointDraft(Draft):
                 "were left out since a build was stopped, the keys of two ids are the same, or "
                 "the server lost some; index again with --replace"
             )
+
+    def _upsert(self, points: Iterable[Row]) -> None:
+        """Write points in order, some of them at a time."""
+        waiting, n_bytes = list[Any](), 0
+        for point in points:
+            waiting.append(point)
+            n_bytes += 4 * len(point["body"]) + 16 * len(point["asserted"])
+            n_bytes += 24 * self._database.settings.dimension
+            if len(waiting) >= _MAX_POINTS or n_bytes > _MAX_BYTES:
+                self._database.insert(waiting)
+                waiting, n_bytes = [], 0
+        if waiting:
+            self._database.insert(waiting)
 
     def _points(
         self, batch: Batch, number: int, version: str, terms: DocumentTerms, rows: Array

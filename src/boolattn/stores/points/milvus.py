@@ -17,9 +17,10 @@ from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Filter, tag_condition
-from boolattn.stores.points.database import CANDIDATES, VECTOR, WORDS, Match, number_key
+from boolattn.stores.points.database import CANDIDATES, VECTOR, WORDS, Match
 from boolattn.stores.points.milvus_collection import LIMIT, DataType, MilvusClient, MilvusConnection
 from boolattn.stores.points.store import PointStore
+from boolattn.stores.values import number_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

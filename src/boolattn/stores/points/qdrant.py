@@ -29,8 +29,9 @@ from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, Filter, tag_condition
 from boolattn.stores.foreign import COSINE, DOT, Collection
-from boolattn.stores.points.database import CANDIDATES, VECTOR, WORDS, Match, number_key
+from boolattn.stores.points.database import CANDIDATES, VECTOR, WORDS, Match
 from boolattn.stores.points.store import PointStore
+from boolattn.stores.values import number_key
 
 try:
     from qdrant_client import QdrantClient, models
@@ -49,8 +50,7 @@ if TYPE_CHECKING:
     from boolattn.stores.values import Value
 
     Client = Any
-    #: A model of the client's.
-    Model = Any
+    Model = Any  # of the client's
 
 TIMEOUT = 30
 #: What the client raises, and besides what a damaged folder does.

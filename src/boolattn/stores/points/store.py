@@ -20,16 +20,9 @@ from boolattn.data.records import Document
 from boolattn.errors import IndexFolderError, ServerError
 from boolattn.stores.base import best_documents, warned
 from boolattn.stores.filters import NUMBERS, Field, Filter
-from boolattn.stores.points.database import (
-    VECTOR,
-    WORDS,
-    PointDatabase,
-    PointDraft,
-    key_of,
-    passage_keys,
-    term_index,
-)
+from boolattn.stores.points.database import VECTOR, WORDS, PointDatabase, PointDraft
 from boolattn.stores.settings import HNSW, check_build, check_ids, no_index, saved_settings
+from boolattn.stores.values import key_of, passage_keys, term_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,12 +30,10 @@ if TYPE_CHECKING:
     from boolattn.scoring.exact import Ranked
     from boolattn.stores.base import Array, Keys, Mask, Passages
     from boolattn.stores.filters import Condition
-    from boolattn.stores.points.database import Match, Row, State
+    from boolattn.stores.points.database import Match, State
     from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Draft
 
-#: Points and estimated bytes of one request; a server takes some 32 MB.
-_MAX_POINTS, _MAX_BYTES = 250, 1 << 24
 #: Vectors of one request, which should not exceed the time of one call.
 _QUERIES = 64
 #: Seconds for which counts are remembered.
@@ -59,19 +50,6 @@ class PointStore(PointDatabase):
         if target := self.target():
             return target
         raise no_index(self.label)
-
-    def upsert(self, points: Iterable[Row]) -> None:
-        """Write points in order, some of them at a time."""
-        waiting, n_bytes = list[Any](), 0
-        for point in points:
-            waiting.append(point)
-            n_bytes += 4 * len(point["body"]) + 16 * len(point["asserted"])
-            n_bytes += 24 * self.settings.dimension
-            if len(waiting) >= _MAX_POINTS or n_bytes > _MAX_BYTES:
-                self.insert(waiting)
-                waiting, n_bytes = [], 0
-        if waiting:
-            self.insert(waiting)
 
     def refresh(self) -> bool:
         before, self._state = getattr(self, "_state", {}), self.read_state()
@@ -267,12 +245,7 @@ class PointStore(PointDatabase):
     def fields(self) -> Mapping[str, Field]:
         self.refresh()
         return {
-            name: Field(
-                *(
-                    (limits[a], limits[b]) if a in limits and b in limits else None
-                    for a, b in NUMBERS
-                )
-            )
+            name: Field(*((limits[a], limits[b]) if a in limits else None for a, b in NUMBERS))
             for name, limits in self._state["fields"].items()
         }
 

@@ -21,7 +21,7 @@ from boolattn.settings import checked
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, SIGNS, of_type, tag_condition
 from boolattn.stores.foreign import COSINE, DOT, Collection
-from boolattn.stores.points.database import number_key
+from boolattn.stores.values import number_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

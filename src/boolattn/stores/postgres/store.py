@@ -20,10 +20,11 @@ from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Claim, one_line
-from boolattn.stores.points.database import VECTOR, WORDS, Match, term_index
+from boolattn.stores.points.database import VECTOR, WORDS, Match
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.postgres.collection import Database, filter_test, quoted, quoted_table
 from boolattn.stores.settings import HNSW
+from boolattn.stores.values import term_index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
