@@ -597,5 +597,5 @@ def test_a_word_index_of_the_collection_counts(vectors, retriever):
     # All operands and conjunctions in one request, with the conditions.
     [(texts, n, n_conditions)] = collection.asked
     assert texts == ["moth", "borneo", "moth borneo"]
-    assert (n, n_conditions) == (ForeignStore.max_words, 1)
+    assert (n, n_conditions) == (ForeignStore.max_word_hits, 1)
     assert scores(both) != scores(by_vector)

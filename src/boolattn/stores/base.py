@@ -65,8 +65,8 @@ class Reader(ABC):
     settings: StoreSettings  # how it was made
     limit: int | None = None  # maximum number of results of one search, if the store has one
     words_note: str = ""  # says in results what another word index than ours means for them
-    max_words: int = 10_000  # documents whose BM25+ score is asked for; of others it counts as 0
-    scans: bool = False  # whether a search compares every document anyway
+    max_word_hits: int = 10_000  # documents whose BM25+ score is asked for; others have 0
+    compares_all: bool = False  # whether a search compares every document anyway
     counts: bool = True  # whether documents are counted, and fields known; not of a foreign one
     #: Fewest candidates of each probe of a composed query, and how many for a result.
     candidates: tuple[int, float] = (500, 10)
@@ -106,7 +106,7 @@ class Reader(ABC):
         """Return the number of documents with each term; by default it is not known."""
         return [0] * len(terms)
 
-    def similar_words(self, _word: str, _n_errors: int) -> list[str]:
+    def texts_like(self, _word: str, _n_errors: int) -> list[str]:
         """Return texts in which a word like this may be found; by default of a sample."""
         return [f"{document.title}\n{document.text}" for document in self.sample(_SAMPLE)]
 

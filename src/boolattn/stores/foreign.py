@@ -100,7 +100,7 @@ class ForeignStore(ServerStore):
     """A collection that is searched as it is, and never written."""
 
     counts = False
-    max_words = 1000  # each hit is a row that the server sends
+    max_word_hits = 1000  # each hit is a row that the server sends
     candidates = (CANDIDATES, 1.25)  # each costs the database a vector to send
 
     def __init__(self, collection: Collection) -> None:

@@ -57,8 +57,8 @@ class Snapshot(Rows, Reader):
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.label, self.settings = str(folder), manifest.settings
         super().__init__(folder, manifest)
-        self.scans = self.settings.vectors != HNSW
-        self._graph = None if self.scans else _open_graph(folder, manifest, self.n_rows)
+        self.compares_all = self.settings.vectors != HNSW
+        self._graph = None if self.compares_all else _open_graph(folder, manifest, self.n_rows)
         self._words: Words | None = None
         if manifest.words:
             from boolattn.stores.local.words import Words  # tantivy only where it is needed
@@ -129,7 +129,7 @@ class Snapshot(Rows, Reader):
         """Count documents, deleted ones too."""
         return [self._word_index.frequency(term) for term in terms]
 
-    def similar_words(self, word: str, n_errors: int) -> list[str]:
+    def texts_like(self, word: str, n_errors: int) -> list[str]:
         keys = self._word_index.similar(word, n_errors)
         return [f"{d.title}\n{d.text}" for d in self.documents(keys) if d]
 

@@ -37,8 +37,12 @@ if TYPE_CHECKING:
 #: Connections of one store; further threads wait for one.
 _CONNECTIONS = 4
 #: pgvector's limit of the candidates of a graph; beyond it, it goes on searching by itself.
-_MAX_CANDIDATES, _MIN_CANDIDATES, _CELLS = 1000, 100, 32
-_MAX_VISITED = 100_000
+_MAX_CANDIDATES, _MIN_CANDIDATES = 1000, 100
+_SCAN = (
+    "SET hnsw.iterative_scan = relaxed_order; SET hnsw.max_scan_tuples = 100000; "
+    "SET hnsw.scan_mem_multiplier = 4; "
+    "SET ivfflat.iterative_scan = relaxed_order; SET ivfflat.probes = 32"
+)
 #: Seconds that an answer may take.
 TIMEOUT = 30.0
 _OPERATORS = {COSINE: "<=>", DOT: "<#>"}
@@ -112,18 +116,10 @@ class Database:
 
         The effort is the number of rows that a graph visits; 0: no graph is asked.
         """
-        limits = {
-            "hnsw.ef_search": min(_MAX_CANDIDATES, max(effort, _MIN_CANDIDATES)),
-            "hnsw.iterative_scan": "relaxed_order",
-            "hnsw.max_scan_tuples": _MAX_VISITED,
-            "hnsw.scan_mem_multiplier": 4,
-            "ivfflat.iterative_scan": "relaxed_order",
-            "ivfflat.probes": _CELLS,
-        }
-        changes = [f"set_config('{name}', '{value}', true)" for name, value in limits.items()]
+        n_candidates = min(_MAX_CANDIDATES, max(effort, _MIN_CANDIDATES))
         with self.connected() as connection, connection.pipeline(), connection.transaction():
             if effort:
-                connection.execute(f"SELECT {', '.join(changes)}")
+                connection.execute(f"SET LOCAL hnsw.ef_search = {n_candidates}")
             cursors = [connection.execute(statement, values, binary=True) for values in asked]
             return [cursor.fetchall() for cursor in cursors]
 
@@ -140,7 +136,8 @@ class Database:
             connection.execute(
                 f"SET statement_timeout = {round(1000 * timeout)}; SET jit = off; "
                 "SET plan_cache_mode = force_custom_plan; SET lock_timeout = '60s'; "
-                "SET idle_in_transaction_session_timeout = 0; SET client_min_messages = error"
+                "SET idle_in_transaction_session_timeout = 0; SET client_min_messages = error; "
+                f"{_SCAN}"
             )
             if is_owner:
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
