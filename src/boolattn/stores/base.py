@@ -194,7 +194,7 @@ class Reader(ABC):
 
     def no_words(self) -> ConfigError:
         """Return the error that words were not indexed."""
-        return ConfigError(f"{self.label} has no words; index again without --no-words")
+        return ConfigError(f"{self.label} has no words; leave out hybrid, or index words")
 
     def check_length(self, vectors: Array) -> None:
         """Refuse vectors of another length than the store's."""

@@ -186,12 +186,6 @@ class ForeignStore(ServerStore):
                 f"'moths AND {texts[0]}'; elsewhere in a query it needs an index of ours"
             )
 
-    def no_words(self) -> ConfigError:
-        return ConfigError(
-            f"{self.label} has no words of its own: leave out hybrid, or make an index of it with "
-            "boolattn index"
-        )
-
     def matching(self, condition: Condition, keys: Keys) -> Mask:
         """Every candidate passed the filter: a condition holds for all, or for none."""
         return np.full(len(keys), condition in self._required)
