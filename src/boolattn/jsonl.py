@@ -12,6 +12,7 @@ import lzma
 import sys
 import zipfile
 import zlib
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from boolattn.files import atomic_file, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import BinaryIO
+    from typing import IO, BinaryIO
 
 #: Endings of a compressed file, in the order in which :func:`find_file` tries them.
 ENDINGS = ("", ".xz", ".zst", ".gz")
@@ -162,14 +163,11 @@ def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:
 
     A line beyond the limit is cut.
     """
-    if str(path) == "-":
-        yield from iter(partial(sys.stdin.buffer.readline, limit + 1), b"")
-        return
-    if path.suffix == ".zip":
-        yield from _zip_lines(path, limit)
-        return
-    openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-    with openers.get(path.suffix, Path.open)(path, "rb") as handle:
+    openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zip": _open_zip}
+    opened = nullcontext(sys.stdin.buffer)
+    if str(path) != "-":
+        opened = openers.get(path.suffix, Path.open)(path, "rb")
+    with opened as handle:
         if path.suffix == ".zst":
             yield from _zstd_lines(handle, limit)
         else:
@@ -205,15 +203,14 @@ def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
         yield rest
 
 
-def _zip_lines(path: Path, limit: int) -> Iterator[bytes]:
-    with zipfile.ZipFile(path) as archive:
-        # Archives made on a Mac contain a second, hidden file for each.
-        names = [name for name in archive.namelist() if name.endswith((".jsonl", ".csv"))]
-        names = [name for name in names if not name.startswith("__MACOSX")]
-        if len(names) != 1:
-            raise DataError(f"{path} must contain one .jsonl file, it contains {len(names)}")
-        with archive.open(names[0]) as handle:
-            yield from iter(partial(handle.readline, limit + 1), b"")
+def _open_zip(path: Path, _mode: str) -> IO[bytes]:
+    archive = zipfile.ZipFile(path)
+    # Archives made on a Mac contain a second, hidden file for each.
+    names = [name for name in archive.namelist() if name.endswith((".jsonl", ".csv"))]
+    names = [name for name in names if not name.startswith("__MACOSX")]
+    if len(names) != 1:
+        raise DataError(f"{path} must contain one .jsonl file, it contains {len(names)}")
+    return archive.open(names[0])
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
