@@ -19,7 +19,7 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.stores.address import open_store
-from boolattn.stores.analysis import indexed_text, term_counts, term_weights
+from boolattn.stores.analysis import document_terms, term_weights
 from boolattn.stores.base import Claim
 from boolattn.stores.filters import Filter
 from tests.stores.databases import close_folders
@@ -144,7 +144,7 @@ def test_many_vectors_are_searched_at_once(store):
 
 def expected_scores(terms, documents):
     """Compute BM25+ from its formula."""
-    counts = {document.id: term_counts(indexed_text(document)) for document in documents}
+    counts = {document.id: document_terms(document, None).counts for document in documents}
     mean = np.mean([words.total() for words in counts.values()])
     scores = {}
     for name, words in counts.items():

@@ -185,7 +185,7 @@ def test_two_ids_with_one_key(address, monkeypatch):
 
 def test_an_index_is_replaced_whole_or_not_at_all(address, monkeypatch):
     store = build(address)
-    for method, after in (("insert", 2), ("finish", 0), ("switch", 0)):
+    for method, after in (("insert", 1), ("finish", 0), ("switch", 0)):
         mend = fail_on(monkeypatch, address, method, after=after)
         with pytest.raises(ServerError):
             build(address, {"new": "Rice"}, replace=True)

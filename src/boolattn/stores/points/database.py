@@ -189,21 +189,15 @@ class PointDraft(Draft):
     _is_resumed: bool = False  # whether a stopped build wrote to it before
     _n_documents: int = 0
 
-    def __post_init__(self) -> None:
-        self.is_empty = not self._is_resumed
-
     @classmethod
     def begin(cls, database: PointDatabase, settings: StoreSettings, *, is_resumed: bool) -> Self:
         """Begin a build, or go on with a stopped one, which must have the same settings."""
         database.settings = settings
+        state: State = {"format": FORMAT, "settings": asdict(settings), "mean_length": 0.0}
+        state |= {"collection": database.collection, "fields": {}}
         if is_resumed:
             state = database.read_state()
             check_resumed(database.label, state["settings"], settings)
-        else:
-            database.create_collection()
-            state = {"format": FORMAT, "settings": asdict(settings), "mean_length": 0.0}
-            state |= {"collection": database.collection, "fields": {}}
-            database.write_state(state)
         return cls(database, state, True, is_resumed)
 
     def known(self, ids: Sequence[str]) -> set[str]:
@@ -226,6 +220,8 @@ class PointDraft(Draft):
         is_fresh = self._is_build and not self._is_resumed
         if not is_fresh:  # a build looks for documents with the same key when it is complete
             self._versions(ids)
+        elif not self._n_documents:  # not before: nothing is left of a build that fails at once
+            database.create_collection()
         kinds = database.settings.known_kinds
         terms = [document_terms(document, kinds) for document in batch.documents]
         self._register(batch.documents, [words.counts.total() for words in terms])
@@ -236,7 +232,6 @@ class PointDraft(Draft):
             heads.append(head)
             others += rest
             row += len(spans)
-        self.is_empty = False
         self._upsert(others)
         self._upsert(heads)
         self._n_documents += len(ids)

@@ -86,14 +86,8 @@ class PointStore(PointDatabase):
             draft = PointDraft.begin(build, settings, is_resumed=is_resumed)
             for other in stopped:
                 store.drop(other)
-            try:
-                yield draft
-                draft.finish()
-            except BaseException:
-                if draft.is_empty:  # there is nothing to go on with
-                    with warned(f"{address}: cannot remove an empty collection"):
-                        store.drop(name)
-                raise
+            yield draft
+            draft.finish()
             build.switch(current)
             if current:
                 with warned(f"{address}: cannot remove what the build replaced"):
