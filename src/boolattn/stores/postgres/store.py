@@ -276,9 +276,8 @@ class PostgresStore(PointStore):
         test, values = filter_test(where)
         test += "" if keys is None else " AND d.key = ANY(%(keys)s)"
         ordered = f"WHERE d.part = 0 AND {test} ORDER BY d.key LIMIT {int(n)}"
-        [rows] = self.rows_of(
-            f"SELECT d.key FROM {{points}} d {ordered}", [{**values, "keys": keys}]
-        )  # nosec B608
+        statement = f"SELECT d.key FROM {{points}} d {ordered}"  # nosec B608
+        [rows] = self.rows_of(statement, [{**values, "keys": keys}])
         return [key for (key,) in rows]
 
     def remove(self, keys: Collection[int]) -> None:
