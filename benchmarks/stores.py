@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.resource_usage import memory_mb
-from boolattn.encoders.base import Encoder, ignore
+from boolattn.encoders.base import Encoder
 from boolattn.encoders.callables import unit
 from boolattn.search import Document, Searcher
 from boolattn.stores.filters import Filter
@@ -82,17 +82,10 @@ class TopicEncoder(Encoder):
             row += sum(self._topics[int(w[5:])] for w in text.split() if w.startswith("topic"))
         return unit(rows)
 
-    def encode_documents(
-        self,
-        texts: Sequence[str],
-        *,
-        batch_size: int | None = None,
-        progress: Callable[[int], None] = ignore,
-    ) -> Array:
+    def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
         """Sum topics and noise, which depends on the text alone."""
         numbers = np.array([zlib.crc32(text.encode()) for text in texts], np.int64)
         noise = self._noise[numbers % N_NOISES] + self._noise[numbers // N_NOISES % N_NOISES]
-        progress(len(texts))
         return unit(2**0.5 * self.encode_queries(texts) + noise)
 
 

@@ -26,9 +26,9 @@ from boolattn.query.syntax import is_explicit
 from boolattn.query.syntax import parse as parse_query
 from boolattn.search import load_model
 from boolattn.search.systems import Bm25Ranker
-from boolattn.stores.arrays import ArrayCollection
+from boolattn.stores.foreign import ArrayCollection
 from boolattn.stores.points.milvus_collection import MilvusCollection
-from boolattn.stores.points.qdrant_collection import QdrantCollection
+from boolattn.stores.points.qdrant import QdrantCollection
 from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.training.settings import PretrainSettings, TrainSettings
 from tests.search import word_model

@@ -11,7 +11,7 @@ import pytest
 import boolattn
 from boolattn.search import Searcher, SearchResult
 from boolattn.stores.address import open_store
-from boolattn.stores.arrays import ArrayCollection
+from boolattn.stores.foreign import ArrayCollection
 
 NAMES = [name for name in boolattn.__all__ if not name.startswith("__")]
 #: A docstring may leave the example to one that it refers to.

@@ -489,7 +489,7 @@ REFUSALS = [
         (test_index_files, "stores.local.manifest", "IndexFolderError", part)
         for part in ("is damaged, or of", "was altered")
     ),
-    (test_a_manifest_that_was_written_so, "stores.local.manifest", "IndexFolderError", "by hand"),
+    (test_a_manifest_that_was_written_so, "stores.local.manifest", "IndexFolderError", "damaged"),
     (test_model_files, "checksums", "DataError", "is damaged"),
     (test_model_files_that_were_written_so, "checksums", "DataError", "is damaged"),
 ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -114,30 +115,20 @@ def verify(folder: Path, sums: Mapping[str, str], manifest: str, remedy: str = D
 
     A folder that was verified is remembered by the sizes and times of its files.
     """
-    stamp = _stamp(folder, sums, manifest)
-    known = (
-        cache_folder()
-        / "verified"
-        / hashlib.sha256(str(folder.resolve() / manifest).encode()).hexdigest()
-    )
-    try:
-        if known.read_text(encoding="utf-8") == stamp:
-            return
-    except (OSError, ValueError):
-        pass
+    known = cache_folder() / "verified" / _stamp(folder, sums, manifest)
+    with suppress(OSError):
+        known.stat()
+        return
     for name, expected in sums.items():
         if file_sum(folder / name) != expected:
             raise DataError(f"{folder / name} differs from {manifest}; {remedy}")
-    try:
-        with atomic_file(known) as file:
-            file.write(stamp)
-    except DataError:
-        # A read-only home: every start verifies.
-        return
+    # With a read-only home every start verifies.
+    with suppress(DataError), atomic_file(known):
+        pass
 
 
 def _stamp(folder: Path, sums: Mapping[str, str], manifest: str) -> str:
-    lines = [json.dumps(dict(sums), sort_keys=True)]
+    stamps: list[Any] = [str(folder.resolve() / manifest), dict(sums)]
     for name in sums:
         path = folder / name
         if not is_inside(folder, name):
@@ -147,10 +138,8 @@ def _stamp(folder: Path, sums: Mapping[str, str], manifest: str) -> str:
         except (OSError, ValueError) as error:
             raise DataError(f"{path} is missing; {DAMAGED}") from error
         check_regular(path)
-        lines.append(
-            f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
-        )
-    return "\n".join(lines)
+        stamps.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
+    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
 
 
 def file_sum(path: Path) -> str:

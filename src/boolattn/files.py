@@ -203,22 +203,10 @@ def require(feature: str, packages: tuple[str, ...], extra: str) -> None:
         raise MissingDataError(f"{feature} needs {missing[0]}; pip install 'boolattn[{extra}]'")
 
 
-def import_zstandard() -> Any:  # noqa: ANN401 - a module
-    """Import zstandard, which only .zst files need."""
-    require("a .zst file, unlike .xz,", ("zstandard",), "zstd")
-    import zstandard
-
-    return zstandard
-
-
-def _compressed(raw: BinaryIO, ending: str) -> Any:  # noqa: ANN401 - four unrelated classes
-    match ending:
-        case ".gz":
-            # Without name and time, so that equal text gives equal bytes.
-            return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
-        case ".xz":
-            return lzma.LZMAFile(raw, "wb")
-        case ".zst":
-            return import_zstandard().ZstdCompressor(level=10).stream_writer(raw)
-        case _:
-            return raw
+def _compressed(raw: BinaryIO, ending: str) -> Any:  # noqa: ANN401 - unrelated classes
+    if ending == ".zst":
+        raise ConfigError("files that end in .zst are only read; write .xz or .gz")
+    if ending == ".gz":
+        # Without name and time, so that equal text gives equal bytes.
+        return gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
+    return lzma.LZMAFile(raw, "wb") if ending == ".xz" else raw

@@ -12,16 +12,17 @@ import lzma
 import sys
 import zipfile
 import zlib
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import DataError, MissingDataError
-from boolattn.files import atomic_file, import_zstandard, require
+from boolattn.files import atomic_file, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import BinaryIO
+    from typing import IO, BinaryIO
 
 #: Endings of a compressed file, in the order in which :func:`find_file` tries them.
 ENDINGS = ("", ".xz", ".zst", ".gz")
@@ -69,7 +70,7 @@ def read_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]
         raise MissingDataError(f"no file {path}") from error
     except _DAMAGE as error:
         raise DataError(
-            f"{path}:{number + 1}: the file is truncated or damaged ({_plain(error)}); "
+            f"{path}:{number + 1}: the file is truncated or damaged ({error}); "
             "fetch or build it again"
         ) from error
     except UnicodeDecodeError as error:
@@ -116,7 +117,7 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
                     number += 1
                     yield number, row
     except (ArrowException, OSError, ValueError) as error:
-        reason = f"damaged, or not Parquet ({_plain(error)})"
+        reason = f"damaged, or not Parquet ({error})"
         raise DataError(f"{path}:{number + 1}: {reason}") from error
 
 
@@ -125,7 +126,7 @@ def parse_object(line: str, path: Path, number: int) -> Any:  # noqa: ANN401 - p
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}:{number}: not JSON ({_plain(error)}); is it cut?") from error
+        raise DataError(f"{path}:{number}: not JSON ({error}); is it cut?") from error
     return check_object(row, path, number)
 
 
@@ -150,11 +151,6 @@ def check_fields(
         raise DataError(f"{path}:{number}: the field {name!r} must be {expected}, not {actual}")
 
 
-def _plain(error: Exception) -> str:
-    """Return an exception's message on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def too_long(subject: str, limit: int) -> DataError:
     """Return the error for a line, or a file, that is longer than a limit."""
     return DataError(
@@ -167,14 +163,11 @@ def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:
 
     A line beyond the limit is cut.
     """
-    if str(path) == "-":
-        yield from iter(partial(sys.stdin.buffer.readline, limit + 1), b"")
-        return
-    if path.suffix == ".zip":
-        yield from _zip_lines(path, limit)
-        return
-    openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-    with openers.get(path.suffix, Path.open)(path, "rb") as handle:
+    openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zip": _open_zip}
+    opened = nullcontext(sys.stdin.buffer)
+    if str(path) != "-":
+        opened = openers.get(path.suffix, Path.open)(path, "rb")
+    with opened as handle:
         if path.suffix == ".zst":
             yield from _zstd_lines(handle, limit)
         else:
@@ -183,7 +176,9 @@ def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:
 
 def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
     """Decompress zstandard frames; the library's own reader accepts a truncated last frame."""
-    zstandard = import_zstandard()
+    require("a .zst file, unlike .xz,", ("zstandard",), "zstd")
+    import zstandard
+
     rest = b""
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     is_open = True
@@ -192,7 +187,7 @@ def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
             try:
                 rest += decompressor.decompress(chunk)
             except zstandard.ZstdError as error:
-                raise EOFError(_plain(error)) from error
+                raise EOFError(str(error)) from error
             chunk = decompressor.unused_data
             is_open = not decompressor.eof
             if decompressor.eof:
@@ -208,15 +203,14 @@ def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
         yield rest
 
 
-def _zip_lines(path: Path, limit: int) -> Iterator[bytes]:
-    with zipfile.ZipFile(path) as archive:
-        # Archives made on a Mac contain a second, hidden file for each.
-        names = [name for name in archive.namelist() if name.endswith((".jsonl", ".csv"))]
-        names = [name for name in names if not name.startswith("__MACOSX")]
-        if len(names) != 1:
-            raise DataError(f"{path} must contain one .jsonl file, it contains {len(names)}")
-        with archive.open(names[0]) as handle:
-            yield from iter(partial(handle.readline, limit + 1), b"")
+def _open_zip(path: Path, _mode: str) -> IO[bytes]:
+    archive = zipfile.ZipFile(path)
+    # Archives made on a Mac contain a second, hidden file for each.
+    names = [name for name in archive.namelist() if name.endswith((".jsonl", ".csv"))]
+    names = [name for name in names if not name.startswith("__MACOSX")]
+    if len(names) != 1:
+        raise DataError(f"{path} must contain one .jsonl file, it contains {len(names)}")
+    return archive.open(names[0])
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -11,12 +11,12 @@ import zipfile
 import pytest
 import zstandard
 
-from boolattn.errors import DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import find_file, read_jsonl, read_lines, write_jsonl
 
 ROWS = [{"title": f"t{n}", "text": "Übung \u2028 " + "word " * n} for n in range(300)]
-ENDINGS = ["", ".gz", ".xz", ".zst"]
+ENDINGS = ["", ".gz", ".xz"]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -64,6 +64,12 @@ def test_zstandard_is_asked_for_only_by_its_files(tmp_path, monkeypatch):
         list(read_jsonl(packed))
 
 
+def test_zstandard_is_not_written(tmp_path):
+    with pytest.raises(ConfigError, match=r"end in \.zst are only read; write \.xz or \.gz"):
+        write_jsonl(tmp_path / "a.jsonl.zst", ROWS)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_zip_of_one_file(tmp_path):
     path = tmp_path / "documents.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -80,8 +86,9 @@ def test_zip_of_one_file(tmp_path):
 @pytest.mark.parametrize("cut", [5, 40, 1])
 def test_truncated_file_names_file_and_line(tmp_path, ending, cut):
     path = tmp_path / f"rows.jsonl{ending}"
-    write_jsonl(path, ROWS)
-    raw = path.read_bytes()
+    written = path.with_suffix(ending.replace(".zst", ".jsonl"))
+    write_jsonl(written, ROWS)
+    raw = zstandard.compress(written.read_bytes()) if ending == ".zst" else path.read_bytes()
     path.write_bytes(raw[: len(raw) // 2 if cut == 1 else -cut])
     with pytest.raises(DataError, match=r"rows\.jsonl\S*:\d+: the file is truncated") as caught:
         list(read_jsonl(path))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Thread
-
 import numpy as np
 import pytest
 import torch
@@ -40,22 +38,6 @@ def test_queries_are_encoded_with_folded_weights_and_training_is_not(tiny_encode
     after = TorchEncoder(towers).encode_queries(texts)
     assert (after[1] == before[1]).all()
     assert np.abs(after[0] - before[0]).max() > 1e-4
-
-
-def test_queries_of_another_thread_are_no_progress(tiny_encoder, tokenizer):
-    encoder = TorchEncoder(build_towers(tiny_encoder(), tokenizer=tokenizer))
-    counts = []
-
-    def progress(n_texts):
-        counts.append(n_texts)
-        if len(counts) == 1:
-            query = Thread(target=encoder.encode_queries, args=([NOT_TEXT],))
-            query.start()
-            query.join()
-
-    texts = [f"moth {number}" for number in range(5)]
-    encoder.encode_documents(texts, batch_size=2, progress=progress)
-    assert sum(counts) == len(texts)
 
 
 def test_the_service_explains_the_words_of_a_query(tiny_encoder, tokenizer):

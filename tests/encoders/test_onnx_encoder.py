@@ -118,10 +118,11 @@ def test_the_vocabulary_of_the_manifest_is_the_tokenizers(shipped):
     assert shipped.digests == plain.digests
 
 
-def test_progress_counts_every_document(shipped):
-    seen: list[int] = []
-    shipped.encode_documents(TEXTS, progress=seen.append)
-    assert sum(seen) == len(TEXTS)
+def test_documents_are_a_list(shipped, monkeypatch):
+    monkeypatch.setattr(shipped, "block_size", 2)
+    blocks = [*shipped.encode_blocks(TEXTS, None)]
+    assert [len(block) for block in blocks[:-1]] == [2] * (len(blocks) - 1)
+    np.testing.assert_array_equal(np.concatenate(blocks), shipped.encode_documents(TEXTS))
     assert shipped.encode_documents([]).shape == (0, shipped.dimension)
     with pytest.raises(ConfigError, match="must be a list of texts"):
         shipped.encode_documents("one text")

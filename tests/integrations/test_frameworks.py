@@ -8,7 +8,7 @@ import pytest
 
 from boolattn.errors import ConfigError
 from boolattn.search import Searcher
-from boolattn.stores.arrays import ArrayCollection
+from boolattn.stores.foreign import ArrayCollection
 from tests.search import word_model
 
 QUERY = "moths AND Borneo NOT Sumatra"

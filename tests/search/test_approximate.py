@@ -1,4 +1,4 @@
-"""Approximate neighbours at their efforts, and the candidates of composed queries."""
+"""Approximate neighbours, their recall, and the candidates of composed queries."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from boolattn.search import Document, Searcher, SearchOptions
 from boolattn.search.candidates import Ranker, Retrieval
 from boolattn.search.evidence import Exclusion
 from boolattn.stores.filters import Filter
-from boolattn.stores.local.vectors import TARGETS
+from boolattn.stores.local.snapshot import DEPTHS
 from tests.parses import read_trees
 from tests.search import word_model
 
@@ -45,7 +45,7 @@ def test_the_manifest_states_the_recall_that_a_caller_sees(built, retriever):
     approximate, exact = built
     settings = Searcher.open(approximate.store.folder, retriever).store.manifest.graph
     assert exact.store.manifest.graph == {}
-    assert set(settings["recall"]) == {str(depth) for depth in TARGETS}
+    assert set(settings["recall"]) == {str(depth) for depth in DEPTHS}
     # Other queries than those it was measured with, among documents of which many are alike.
     queries = retriever.encode_documents(texts(50, seed=1))
     with approximate.store.reading() as graph, exact.store.reading() as scan:

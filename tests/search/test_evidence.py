@@ -49,12 +49,12 @@ def test_having_a_word_counts_more_than_repeating_it(reader, monkeypatch):
 
 def test_documents_beyond_the_limit_are_no_worse_than_the_last(reader):
     terms = [operand_terms("moths of Borneo")]
-    reader.max_words = 4
+    reader.max_word_hits = 4
     [every] = LexicalEvidence.of(reader, terms, Filter()).answers
     assert len(every.rows) == 3
     assert every.scores.min() > 0
     # Of three documents with the words two are known: the third may have as much as the second.
-    reader.max_words = 2
+    reader.max_word_hits = 2
     [two] = LexicalEvidence.of(reader, terms, Filter()).answers
     assert scores(two)[2] > 0
     assert sorted(scores(two).values())[0] == 0

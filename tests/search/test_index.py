@@ -56,14 +56,14 @@ def test_an_index_is_opened_again_as_it_was_built(folder, retriever):
         opened.document("whales")
 
 
-def test_progress_is_reported_for_each_batch(folder, retriever):
+def test_progress_is_reported_for_each_block(folder, retriever, monkeypatch):
     counts = []
+    monkeypatch.setattr(retriever, "block_size", 4)
     Searcher.build(
         folder,
         word_model.corpus(),
         retriever,
         progress=counts.append,
-        batch_size=4,
         segment_size=10,
     )
     assert sum(counts) == 25
@@ -96,11 +96,17 @@ def test_two_towers_are_indexed_by_the_document_encoder(
     texts = [titled(document.title, document.text) for document in word_model.corpus()]
     expected = towers.encode_document(texts)
     monkeypatch.setattr(towers, "encode_document", None)  # the slower way
-    counts = []
+    counts, sizes, encoder = [], [], TorchEncoder(towers)
+    encode = encoder.encode_documents
+    monkeypatch.setattr(
+        encoder,
+        "encode_documents",
+        lambda texts, batch_size: sizes.append(batch_size) or encode(texts, batch_size=batch_size),
+    )
     built = Searcher.build(
         folder,
         word_model.corpus(),
-        TorchEncoder(towers),
+        encoder,
         progress=counts.append,
         batch_size=batch_size,
         passages=0,
@@ -109,7 +115,7 @@ def test_two_towers_are_indexed_by_the_document_encoder(
         found = reader.row_vectors(np.arange(N))
     np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
     assert sum(counts) == N
-    assert len(counts) > 1 if batch_size else max(counts) > 2
+    assert sizes == [batch_size]
 
 
 def test_bad_documents_and_settings_are_refused(folder, retriever, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import boolattn
 from boolattn.errors import ConfigError, DataError
 from boolattn.search import Document, Searcher
-from boolattn.stores.arrays import ArrayCollection
+from boolattn.stores.foreign import ArrayCollection
 from tests.search import word_model
 
 

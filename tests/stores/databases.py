@@ -9,15 +9,15 @@ import sys
 import time
 from pathlib import Path
 
-from boolattn.stores.points import qdrant_collection
+from boolattn.stores.points import qdrant
 from tests.search.conftest import crash
 
 
 def close_folders():
     """Close folders of Qdrant's local mode, as if the process had ended."""
-    for client in qdrant_collection._folders.values():
+    for client in qdrant._folders.values():
         client.close()
-    qdrant_collection._folders.clear()
+    qdrant._folders.clear()
 
 
 class MilvusServer:

@@ -144,7 +144,7 @@ def test_a_writer_killed_amid_its_rows(index, action, match, at):
 @pytest.mark.parametrize("index", WAYS, indirect=True)
 def test_a_writer_killed_at_every_event(index, action):
     counts = []
-    for _ in range(2):  # a build that tunes its graph does not always have as many
+    for _ in range(2):  # a build of a graph does not always have as many
         index.restore(is_new=action == "new")
         counts.append(len(index.do(action)["events"]))
     n_events = min(counts)

@@ -196,9 +196,7 @@ def test_vectors_that_are_gone_are_one_line(build, retriever, folder):
     [
         ("graph", {}),
         ("graph", {"file": "nowhere"}),
-        ("graph", {"file": "graph-1.faiss", "effort": {}}),
-        ("graph", {"file": "graph-1.faiss", "effort": 3}),
-        ("graph", {"file": "graph-1.faiss", "effort": {"10": "x"}}),
+        ("graph", {"file": "manifest.json"}),
         ("dimension", 9),
         ("precision", "moths"),
     ],
@@ -274,7 +272,7 @@ def test_a_document_asserts_denies_or_lacks_terms(jobs):
 def test_documents_that_assert_every_term_of_a_group_are_left_out(jobs):
     vector, groups = np.eye(1, word_model.DIMENSION, dtype=np.float32), (tuple(TERMS), ("nut",))
     if not jobs.has_words:
-        with pytest.raises(ConfigError, match="has no words; index again without --no-words"):
+        with pytest.raises(ConfigError, match="has no words; leave out hybrid, or index words"):
             jobs.nearest(vector, 10, Filter(lacking=groups))
         return
     for lacking, expected in (

@@ -20,12 +20,11 @@ from boolattn.errors import (
     ServerError,
 )
 from boolattn.search import Searcher
-from boolattn.stores.analysis import indexed_text, term_counts, term_weights
+from boolattn.stores.address import parse_postgres
+from boolattn.stores.analysis import document_terms, term_weights
 from boolattn.stores.filters import Filter, read_filters, resolve
-from boolattn.stores.foreign import L2
 from boolattn.stores.postgres import store as postgres_store
 from boolattn.stores.postgres.collection import PostgresCollection
-from boolattn.stores.postgres.database import parse_address
 from boolattn.stores.postgres.store import PostgresStore
 from boolattn.stores.settings import StoreSettings
 from boolattn.stores.writer import batches
@@ -152,7 +151,7 @@ def test_vectors_are_stored_in_half_the_bytes(address, server):
 
 
 def right_scores(terms, documents=DOCUMENTS):
-    counts = [term_counts(indexed_text(document)) for document in documents]
+    counts = [document_terms(document, None).counts for document in documents]
     mean = sum(c.total() for c in counts) / len(counts)
     scores = {}
     for document, own in zip(documents, counts, strict=True):
@@ -176,12 +175,6 @@ FILTERS = (
     ({"on": {"gte": "2024-03", "lt": "2024-04"}}, "0"),
     ({"on": {"lte": "2023"}}, "4"),
     ({"on": "2024-03-01"}, "0"),
-    ({"place": {"contains": "KE"}}, "4"),
-    ({"place": {"contains": "ava"}}, "3"),
-    ({"place": {"contains": "%"}}, ""),
-    ({"place": {"contains": ".*"}}, ""),
-    ({"place": {"contains": ""}}, "01234"),
-    ({"year": {"contains": "19"}}, ""),
     ({"year": {"exists": True}}, "013"),
     ({"year": {"exists": False}}, "245"),
     ({"is_old": True}, "2"),
@@ -332,14 +325,7 @@ def test_text_that_postgres_does_not_take_comes_back(address):
     store = build(address, [odd])
     assert store.documents(np.array([store.find(["a\0b"])["a\0b"]])) == [odd]
     assert store.sample(1) == [odd]
-    for filters, n in (
-        ({"n\0": {"contains": "\\u0"}}, 1),
-        ({"place": {"contains": "j\0AVA"}}, 1),
-        ({"place": {"contains": "java"}}, 0),
-        ({"place": {"contains": 'va "'}}, 0),
-        ({"place": {"contains": " \\"}}, 1),
-        ({"n\0": "\0"}, 1),
-    ):
+    for filters, n in (({"place": "J\0ava \\\0"}, 1), ({"place": "Java"}, 0), ({"n\0": "\0"}, 1)):
         assert store.count(Filter(conditions(store, filters))) == n
     store.delete(["a\0b"])
     assert store.count(Filter()) == 0
@@ -369,7 +355,7 @@ def test_addresses_that_are_refused(wrong, message):
 
 
 def test_an_address_keeps_what_is_libpqs():
-    address = parse_address("postgres:///db?host=/tmp/a%20b&table=s.docs&sslmode=disable")
+    address = parse_postgres("postgres:///db?host=/tmp/a%20b&table=s.docs&sslmode=disable")
     assert address == ("postgres:///db?host=%2Ftmp%2Fa%20b&sslmode=disable", "s.docs")
 
 
@@ -383,8 +369,8 @@ def test_an_address_keeps_what_is_libpqs():
 )
 def test_settings_that_pgvector_has_not(address, changes, message):
     settings = StoreSettings(**{"fingerprint": "f", "dimension": 32, "vectors": "hnsw"} | changes)
-    with pytest.raises(ConfigError, match=message), PostgresStore.create(address, settings):
-        pass
+    with pytest.raises(ConfigError, match=message):
+        build(address, settings=settings)
 
 
 def test_what_cannot_be_searched_is_one_line(address, server):
@@ -530,8 +516,7 @@ def test_a_foreign_table_has_words_of_its_own(server, store):
     with pytest.raises(ConfigError, match="has no words 'body'; there are: 'words'"):
         PostgresCollection(server.get_uri(), "foreign_words", words="body")
     with pytest.raises(ConfigError, match="compares vectors by l1"):
-        PostgresCollection(server.get_uri(), "foreign_words", metric="l1")
-    assert PostgresCollection(server.get_uri(), "foreign_words", metric=L2).metric == L2
+        Searcher(PostgresCollection(server.get_uri(), "foreign_words", metric="l1"), encoder)
     with pytest.raises(QueryError, match="has no column 'zip'"):
         collection.nearest(encoded("x")[None], 2, read_filters({"zip": 1}))
     with pytest.raises(ServerError, match='relation "nowhere" does not exist'):

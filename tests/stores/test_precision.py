@@ -81,7 +81,7 @@ def test_several_threads_give_the_same_similarities(stores, vectors, monkeypatch
 
     alone = {precision: scanned(store) for precision, store in stores.items()}
     assert np.allclose(alone["float32"], vectors[N : N + n] @ vectors[:N].T, atol=1e-6)
-    monkeypatch.setattr("boolattn.stores.local.vectors._FEW_BLOCKS", 1)
+    monkeypatch.setattr("boolattn.stores.local.snapshot._FEW_BLOCKS", 1)
     monkeypatch.setenv("BOOLATTN_THREADS", "3")
     for precision, store in stores.items():
         assert np.array_equal(scanned(store), alone[precision])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
-from threading import get_ident
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -18,7 +17,7 @@ from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoder.tower_storage import load_towers
 from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
-from boolattn.encoders.base import Encoder, ignore
+from boolattn.encoders.base import Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.explain import explain
@@ -27,11 +26,11 @@ from boolattn.query.runtime import vocabulary_sum
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from boolattn.encoders.base import Array
     from boolattn.plugin.explain import Explanation
@@ -82,6 +81,8 @@ class TorchEncoder(Encoder):
         self.similarity = str(towers.similarity_fn_name)
         # Models without a limit have none, or infinity.
         self.max_tokens = int(min(getattr(towers, "max_seq_length", None) or 512, MAX_TOKENS))
+        if towers.device.type != "cpu":
+            self.block_size = 1 << 14  # a whole segment
         # Towers that end with Normalize make unit vectors already, and no bit may change.
         self._must_normalise = self.similarity == "cosine" and not any(
             isinstance(part, Normalize) for part in self.towers.children()
@@ -143,25 +144,11 @@ class TorchEncoder(Encoder):
             self.towers.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
         )
 
-    def encode_documents(
-        self,
-        texts: Sequence[str],
-        *,
-        batch_size: int | None = None,
-        progress: Callable[[int], None] = ignore,
-    ) -> Array:
+    def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
         """Encode documents; see :func:`document_encoder`. Shape ``(texts, dim)``."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        thread = get_ident()
-
-        def count(_module: nn.Module, _inputs: object, outputs: dict[str, Tensor]) -> None:
-            if get_ident() == thread:  # others encode queries meanwhile
-                progress(len(outputs["sentence_embedding"]))
-
-        # The last module runs once for each batch.
-        with list(self.towers.children())[-1].register_forward_hook(count):
-            return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
+        return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
 
     def _operators(self, texts: Sequence[str]) -> list[list[str]]:
         if unknown := [text for text in texts if text not in self.labels]:

@@ -6,16 +6,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     Array = NDArray[np.float32]
-
-
-def ignore(_: int) -> None:
-    """Report no progress."""
 
 
 class Encoder(ABC):
@@ -25,6 +21,7 @@ class Encoder(ABC):
     similarity: str  # ``cosine`` or ``dot``
     fingerprint: str  # identifies what made a document's vector; a store is bound to it
     max_tokens: int  # most tokens of a document that are read
+    block_size: int = 256  # documents of a block
     gate: str = ""  # what opens BoolAttn's gate without labels; empty without BoolAttn
 
     @property
@@ -41,11 +38,11 @@ class Encoder(ABC):
         return self.encode_queries(texts)
 
     @abstractmethod
-    def encode_documents(
-        self,
-        texts: Sequence[str],
-        *,
-        batch_size: int | None = None,
-        progress: Callable[[int], None] = ignore,
-    ) -> Array:
-        """Encode documents; ``progress`` gets the number just encoded. Shape ``(texts, dim)``."""
+    def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
+        """Encode documents. Shape ``(texts, dim)``."""
+
+    def encode_blocks(self, texts: Sequence[str], batch_size: int | None) -> Iterator[Array]:
+        """Encode documents some at a time, so that a caller can tell how many are done."""
+        for start in range(0, len(texts), self.block_size):
+            block = texts[start : start + self.block_size]
+            yield self.encode_documents(block, batch_size=batch_size)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from boolattn.encoders.base import Encoder, ignore
+from boolattn.encoders.base import Encoder
 from boolattn.errors import ConfigError, DataError, ServerError
 from boolattn.settings import checked
 
@@ -70,18 +70,11 @@ class CallableEncoder(Encoder):
         """Encode operands."""
         return self._vectors(self._operands, texts)
 
-    def encode_documents(
-        self,
-        texts: Sequence[str],
-        *,
-        batch_size: int | None = None,
-        progress: Callable[[int], None] = ignore,
-    ) -> Array:
+    def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
         """Encode documents."""
         size, vectors = batch_size or 64, [np.zeros((0, self.dimension), np.float32)]
         for start in range(0, len(texts), size):
             vectors.append(self._vectors(self._documents, texts[start : start + size]))
-            progress(len(vectors[-1]))
         return np.concatenate(vectors)
 
     def _vectors(self, embed: Embed, texts: Sequence[str]) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from boolattn.budget import check_budget
 from boolattn.checksums import DAMAGED, file_sum, read_typed_manifest, verify, write_manifest
-from boolattn.encoders.base import Encoder, ignore
+from boolattn.encoders.base import Encoder
 from boolattn.errors import ConfigError, DataError
 from boolattn.query.runtime import (
     MAX_CHARACTERS,
@@ -138,22 +138,11 @@ class OnnxEncoder(Encoder):
         """Encode operands: queries with every gate closed."""
         return self._vectors(partial(self._query_vector, OPERAND), texts)
 
-    def encode_documents(
-        self,
-        texts: Sequence[str],
-        *,
-        batch_size: int | None = None,
-        progress: Callable[[int], None] = ignore,
-    ) -> Array:
-        """Encode documents; ``progress`` is called with the number of those just encoded."""
-        return self._vectors(self._document_vector, texts, progress)
+    def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
+        """Encode documents, one by one."""
+        return self._vectors(self._document_vector, texts)
 
-    def _vectors(
-        self,
-        encode: Callable[[str], Array],
-        texts: Sequence[str],
-        progress: Callable[[int], None] = ignore,
-    ) -> Array:
+    def _vectors(self, encode: Callable[[str], Array], texts: Sequence[str]) -> Array:
         """Encode texts, each alone, several at once."""
         if isinstance(texts, str):
             raise ConfigError("texts must be a list of texts, got one text")
@@ -164,7 +153,6 @@ class OnnxEncoder(Encoder):
             for row, vector in enumerate((pool.map if pool else map)(encode, texts)):
                 check_budget()
                 vectors[row] = vector
-                progress(1)
         finally:
             if pool:
                 pool.shutdown(cancel_futures=True)

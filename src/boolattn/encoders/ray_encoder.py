@@ -12,6 +12,8 @@ from collections import deque
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from boolattn.encoders.models import load_model, resolve
 from boolattn.errors import ConfigError, IndexMismatchError, MissingDataError
 from boolattn.files import scratch_folder
@@ -47,7 +49,7 @@ class Worker:
 
     def encode(self, texts: list[str], batch_size: int | None) -> Array:
         """Encode the texts of one segment."""
-        return self._retriever.encode_documents(texts, batch_size=batch_size)
+        return np.concatenate([*self._retriever.encode_blocks(texts, batch_size)])
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 from boolattn.errors import ConfigError
 from boolattn.integrations import installed_by, metadata_of
 from boolattn.search import Searcher
-from boolattn.stores.arrays import ArrayCollection
+from boolattn.stores.foreign import ArrayCollection
 
 with installed_by("langchain"):
     from langchain_core.documents import Document

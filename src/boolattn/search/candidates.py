@@ -65,7 +65,7 @@ class Ranker:
 
     def rank(self, queries: Sequence[Retrieval]) -> None:
         """Rank documents for each query."""
-        if self.options.exhaustive or self.reader.scans:
+        if self.options.exhaustive or self.reader.compares_all:
             self._scan(queries)
             return
         # Apart: a single-vector query needs few neighbours, a composed one many candidates.
@@ -157,7 +157,7 @@ class Ranker:
         plan, evidence = query.plan, self._evidence(query)
         is_monotone = all(c.positive for c in plan.clauses) and not query.conditions
         is_monotone &= all(atom.weight == 1 for atom in atoms(plan.tree)) and not plan.is_long
-        if plan.is_composed and is_monotone and self.reader.scans and len(keys) > _MANY:
+        if plan.is_composed and is_monotone and self.reader.compares_all and len(keys) > _MANY:
             is_near, limits = np.zeros(len(keys), bool), np.zeros((len(values), 1), np.float32)
             for row, limit in zip(values, limits, strict=True):
                 nearest = highest(row, _NEAR)

@@ -64,7 +64,7 @@ class LexicalEvidence:
     @classmethod
     def of(cls, reader: Reader, terms: Iterable[Sequence[str]], where: Filter) -> LexicalEvidence:
         """Search the best documents of the terms of each vector."""
-        n, answers = reader.max_words, []
+        n, answers = reader.max_word_hits, []
         for keys, scores in reader.words(list(terms), n, where):
             order = np.argsort(keys)
             # Others may have as much as the last one: only what is above it is known to be more.

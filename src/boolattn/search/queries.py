@@ -136,7 +136,7 @@ class QueryReader:
         """Return the most frequent similar word of documents with one."""
         lowered, n_errors = word.lower(), 2 if len(word) >= _LONG else 1
         counts: Counter[str] = Counter()
-        for text in self.reader.similar_words(lowered, n_errors):
+        for text in self.reader.texts_like(lowered, n_errors):
             counts.update({name.lower() for name in _WORD.findall(text)})
         near = [
             (n, sorted(name) != sorted(lowered), name[-1] != lowered[-1], -count, name)

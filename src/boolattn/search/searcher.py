@@ -162,7 +162,6 @@ class Searcher:
         with create_store(
             address, store_settings, replace=chosen.replace, resume=chosen.resume
         ) as draft:
-            draft.sample = model.encode_operands
             writer.write(draft, as_documents(documents), size=chosen.segment_size)
         return cls(open_store(address), model, parser)
 
@@ -239,7 +238,6 @@ class Searcher:
             progress=progress,
         )
         with self.store.adding() as draft:
-            draft.sample = self.encoder.encode_operands
             records = as_documents(documents, lambda name: bool(draft.known([name])))
             writer.write(draft, records, replace_old=replace_old)
         self._n_changes += 1

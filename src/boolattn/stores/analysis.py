@@ -108,11 +108,6 @@ def terms_of(text: str) -> list[str]:
     return list(dict.fromkeys(analyzer().analyze(spaced(text))))
 
 
-def term_counts(text: str) -> Counter[str]:
-    """Return how often each word of a text occurs, as it is indexed."""
-    return Counter(analyzer().analyze(spaced(text)))
-
-
 def term_weights(counts: Mapping[Term, int], mean_length: float) -> dict[Term, float]:
     """Return what each term of a document counts in BM25+, but for its rarity.
 
@@ -225,7 +220,7 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     A long text asserts what its beginning says, and what a third of its parts say; it has the rest
     in passing.
     """
-    counts: Counter[str] = term_counts(indexed_text(document))
+    counts: Counter[str] = Counter(analyzer().analyze(spaced(indexed_text(document))))
     spans = cut(document.text, _PART if len(document.text) > _LONG else 0)
     n_parts: Counter[str] = Counter()
     tags: set[str] = set()

@@ -8,6 +8,7 @@ similarity to the others, so :meth:`Reader.similarities` compares given document
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from enum import IntEnum
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError
+from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError, ServerError
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import document_terms, plain_title, terms_of
 from boolattn.stores.filters import Filter, resolve
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     #: The spans of a document's passages in its text, and their vectors.
     Passages = tuple[Sequence[tuple[int, int]], Array]
 
+logger = logging.getLogger(__name__)
 #: Documents of highest BM25+ score among which a title is looked for.
 _TITLES = 20
 #: A product with a matrix of so few rows takes longer than one with each of them.
@@ -63,9 +65,9 @@ class Reader(ABC):
     settings: StoreSettings  # how it was made
     limit: int | None = None  # maximum number of results of one search, if the store has one
     words_note: str = ""  # says in results what another word index than ours means for them
-    max_words: int = 10_000  # documents whose BM25+ score is asked for; of others it counts as 0
-    scans: bool = False  # whether a search compares every document anyway
-    counts: bool = True  # whether :meth:`count` counts; a foreign collection is not counted
+    max_word_hits: int = 10_000  # documents whose BM25+ score is asked for; others have 0
+    compares_all: bool = False  # whether a search compares every document anyway
+    counts: bool = True  # whether documents are counted, and fields known; not of a foreign one
     #: Fewest candidates of each probe of a composed query, and how many for a result.
     candidates: tuple[int, float] = (500, 10)
 
@@ -104,7 +106,7 @@ class Reader(ABC):
         """Return the number of documents with each term; by default it is not known."""
         return [0] * len(terms)
 
-    def similar_words(self, _word: str, _n_errors: int) -> list[str]:
+    def texts_like(self, _word: str, _n_errors: int) -> list[str]:
         """Return texts in which a word like this may be found; by default of a sample."""
         return [f"{document.title}\n{document.text}" for document in self.sample(_SAMPLE)]
 
@@ -160,7 +162,7 @@ class Reader(ABC):
 
     def resolve(self, condition: Condition) -> Condition:
         """Return a condition with what depends on the store's fields; refuse an unknown field."""
-        return resolve(condition, self.fields())
+        return resolve(condition, self.fields()) if self.counts else condition
 
     def check_conditions(self, texts: Sequence[str], where: Filter) -> None:  # noqa: B027
         """Refuse conditions of a query, by their texts, that the store cannot filter by."""
@@ -192,7 +194,7 @@ class Reader(ABC):
 
     def no_words(self) -> ConfigError:
         """Return the error that words were not indexed."""
-        return ConfigError(f"{self.label} has no words; index again without --no-words")
+        return ConfigError(f"{self.label} has no words; leave out hybrid, or index words")
 
     def check_length(self, vectors: Array) -> None:
         """Refuse vectors of another length than the store's."""
@@ -257,6 +259,15 @@ class ServerStore(Store, Reader):
     def reading(self) -> Iterator[Reader]:
         yield self
 
+    def resolve(self, condition: Condition) -> Condition:
+        """Refuse to look for a part of a value, which databases do not compare alike."""
+        if condition.kind == "contains":
+            raise QueryError(
+                f"filter {condition.name!r}: {self.label} cannot filter by contains; use = or "
+                "search for the word"
+            )
+        return super().resolve(condition)
+
 
 def best_documents(hits: Iterable[tuple[int, float]], n: int) -> Ranked:
     """Return the ``n`` keys of highest scores, each once, best first; equal ones by key.
@@ -291,3 +302,24 @@ def similarities(queries: Array, vectors: Array, out: Array | None = None) -> Ar
         # Unlike a product in BLAS this starts no threads, for which it would wait.
         np.einsum("ij,j->i", vectors, query, out=row)
     return products
+
+
+@contextmanager
+def one_line(label: str, errors: tuple[type[BaseException], ...]) -> Iterator[None]:
+    """Turn errors of a client into one line."""
+    try:
+        yield
+    except errors as error:
+        text = getattr(error, "message", None) or getattr(error, "details", error.__str__)()
+        text = getattr(getattr(error, "diag", None), "message_primary", None) or text  # of Postgres
+        line = " ".join(str(text).split())[:300] or type(error).__name__
+        raise ServerError(f"{label}: {line}") from error
+
+
+@contextmanager
+def warned(message: str) -> Iterator[None]:
+    """Make errors of cleaning up warnings: what mattered is done."""
+    try:
+        yield
+    except ServerError as error:
+        logger.warning("%s: %s", message, error)

@@ -88,11 +88,6 @@ class Condition:
     is_negated: bool = False  # whether it must not hold; a document without a value passes
 
     @property
-    def hashes(self) -> tuple[int, ...]:
-        """Hashes of the values that are selected."""
-        return tuple(map(filter_hash, self.values))
-
-    @property
     def number(self) -> str:
         """What a range is compared with, as ``document_numbers`` names it."""
         least, most = NUMBERS[self.is_date]
@@ -335,7 +330,7 @@ def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
 
     For conditions other than ranges and ``contains``.
     """
-    hashes, is_wanted = condition.hashes, condition.kind != "not"
+    hashes, is_wanted = (*map(filter_hash, condition.values),), condition.kind != "not"
     if condition.kind == "exists":
         hashes, is_wanted = (_EXISTS,), bool(condition.values[0])
     # Without a value no document may match: nothing has an empty tag.

@@ -1,4 +1,4 @@
-"""External collections: read as they are, with their own ids, fields and word index.
+"""External collections, or arrays: read as they are, with their ids, fields and word index.
 
 A row is whatever the collection holds beside a vector, as a mapping. During one search the rows
 that were read get numbers, in the order of their coming; these are the keys of the search.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +16,18 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.encoders.callables import unit
-from boolattn.errors import ConfigError, IndexMismatchError, QueryError, ServerError
+from boolattn.errors import ConfigError, DataError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
-from boolattn.scoring.exact import Ranked
+from boolattn.scoring.exact import Ranked, exact_search
+from boolattn.settings import checked
 from boolattn.stores.base import ServerStore, best_documents, similarities
+from boolattn.stores.filters import RANGES, document_tags, tag_condition
 from boolattn.stores.settings import StoreSettings
+from boolattn.stores.values import flatten, is_number, items
 
 if TYPE_CHECKING:
     from collections.abc import Collection as Names
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,20 +35,18 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition, Filter
 
     Array = NDArray[np.float32]
+    Conditions = Sequence[Condition]  # all must hold
     Row = Mapping[str, Any]
     Vectors = dict[Any, NDArray[np.float32]]  # by id
     #: Ids and scores, best first.
     Scored = tuple[list[Any], list[float]]
 
-#: How a collection compares vectors. L2 only of vectors of length 1, where it ranks as cosine does.
-COSINE, DOT, L2 = "cosine", "dot", "l2"
-METRICS = (COSINE, DOT, L2)
+#: How a collection compares vectors.
+COSINE, DOT = "cosine", "dot"
 #: Names of the field with the text, where none is given.
 TEXTS = ("text", "content", "page_content", "document", "body")
 #: Fewest candidates of each neighbour search: those that the statistics are of, and some more.
 CANDIDATES = 150
-#: Vectors whose lengths differ more from 1 are not ranked alike by L2 and by cosine.
-_TOLERANCE = 0.01
 
 
 class Collection(ABC):
@@ -54,7 +56,7 @@ class Collection(ABC):
     """
 
     name: str  # says in errors which it is
-    metric: str  # one of METRICS
+    metric: str  # COSINE or DOT; others are refused
     dimension: int  # length of a vector
     text: str = ""  # empty: the first of TEXTS that a row has
     title: str = "title"
@@ -62,17 +64,13 @@ class Collection(ABC):
     has_words: bool = False  # whether the collection has a word index of its own
 
     @abstractmethod
-    def nearest(
-        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Vectors]:
+    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
         """Return the ``n`` nearest rows of each query that meet the conditions, best first.
 
         A row without a vector is never found.
         """
 
-    def words(
-        self, _texts: Sequence[str], _n: int, _conditions: Sequence[Condition] = ()
-    ) -> list[Scored]:
+    def words(self, _texts: Sequence[str], _n: int, _conditions: Conditions = ()) -> list[Scored]:
         """Return the ``n`` rows that fit each text best by the collection's own word index."""
         raise ConfigError(f"{self.name} has no index of words")
 
@@ -102,13 +100,18 @@ class ForeignStore(ServerStore):
     """A collection that is searched as it is, and never written."""
 
     counts = False
-    max_words = 1000  # each hit is a row that the server sends
+    max_word_hits = 1000  # each hit is a row that the server sends
     candidates = (CANDIDATES, 1.25)  # each costs the database a vector to send
 
     def __init__(self, collection: Collection) -> None:
         if not hasattr(collection, "nearest"):
             raise ConfigError(
                 f"a collection is one of boolattn.stores, not {type(collection).__name__}"
+            )
+        if collection.metric not in (COSINE, DOT):
+            raise ConfigError(
+                f"{collection.name} compares vectors by {collection.metric}; composed search needs "
+                "cosine or dot"
             )
         self.label, self.address, self.limit = collection.name, "", collection.limit
         if collection.has_words:
@@ -117,7 +120,7 @@ class ForeignStore(ServerStore):
         self.settings = StoreSettings(
             fingerprint="",
             dimension=collection.dimension,
-            similarity=DOT if collection.metric == DOT else COSINE,
+            similarity=collection.metric,
             words=collection.has_words,
             lexicon=load_kinds().digest,
         )
@@ -175,10 +178,6 @@ class ForeignStore(ServerStore):
             ranked.append(Ranked(keys[is_in], np.array(scores, np.float32)[is_in]))
         return ranked
 
-    def resolve(self, condition: Condition) -> Condition:
-        """Return the condition as it is: the collection checks the names of its fields itself."""
-        return condition
-
     def check_conditions(self, texts: Sequence[str], where: Filter) -> None:
         """Refuse a condition that only some results must meet: nothing tells which ones do."""
         if texts and len(where.alternatives) != 1:
@@ -186,12 +185,6 @@ class ForeignStore(ServerStore):
                 f"{texts[0]}: a collection takes a condition that every result must meet, as in "
                 f"'moths AND {texts[0]}'; elsewhere in a query it needs an index of ours"
             )
-
-    def no_words(self) -> ConfigError:
-        return ConfigError(
-            f"{self.label} has no words of its own: leave out hybrid, or make an index of it with "
-            "boolattn index"
-        )
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
         """Every candidate passed the filter: a condition holds for all, or for none."""
@@ -244,24 +237,75 @@ class ForeignStore(ServerStore):
         keys, vectors = self._numbered([*read]), np.array([*read.values()], np.float32)
         if not np.isfinite(vectors).all():
             raise ServerError(f"{self.label} gives vectors that are not finite")
-        if self._collection.metric == L2 and len(vectors):
-            lengths = np.linalg.norm(vectors, axis=1)
-            if np.abs(lengths - 1).max() > _TOLERANCE:
-                raise IndexMismatchError(
-                    f"{self.label} compares by L2 distance, and its vectors have lengths "
-                    f"from {lengths.min():.3g} to {lengths.max():.3g}: L2 ranks as cosine does "
-                    "only for vectors of length 1; normalise them"
-                )
         rows = vectors if self._is_dot or not len(vectors) else unit(vectors)
         self._vectors.update(zip(keys.tolist(), rows, strict=True))
         return keys
 
 
-def check_metric(name: str, metric: str) -> str:
-    """Return a metric; refuse one that composition cannot use."""
-    if metric not in METRICS:
-        raise ConfigError(
-            f"{name} compares vectors by {metric}; composed search needs one of "
-            f"{', '.join(METRICS)}"
-        )
-    return metric
+class ArrayCollection(Collection):
+    """An array of vectors with a list of rows; compared exactly.
+
+    Args:
+        vectors: Shape ``(rows, dim)``.
+        rows: A mapping for each vector; the id of a row is its place.
+        metric: How vectors are compared.
+
+    >>> from boolattn.search import Searcher, load_model
+    >>> rows, encoder = [{"text": "A moth."}, {"text": "An ant."}], load_model("shipped")
+    >>> vectors = encoder.encode_documents([row["text"] for row in rows])
+    >>> Searcher(ArrayCollection(vectors, rows), encoder).search("ants", 1)[0].text
+    'An ant.'
+    """
+
+    @checked
+    def __init__(
+        self,
+        vectors: Array,
+        rows: Sequence[Row],
+        *,
+        metric: str = COSINE,
+        text: str = "",
+        title: str = "title",
+    ) -> None:
+        if not hasattr(rows, "__len__") or not all(isinstance(row, Mapping) for row in rows):
+            raise DataError("rows are a list of mappings, one for each vector")
+        self._rows, self.text, self.title = rows, text, title
+        self._numbers = range(len(rows))
+        try:
+            vectors = np.asarray(vectors, np.float32)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"vectors are an array of numbers: {error}") from error
+        if vectors.ndim != 2 or len(vectors) != len(rows):
+            raise DataError(
+                f"{len(rows)} rows need an array of as many vectors, not one of shape "
+                f"{vectors.shape}"
+            )
+        if not np.isfinite(vectors).all():
+            raise DataError("some vectors are not finite; leave their rows out")
+        self.name, self.metric, self.dimension = "the array", metric, vectors.shape[1]
+        self._vectors = unit(vectors) if metric == COSINE else vectors
+
+    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
+        passing = [all(_meets(row, condition) for condition in conditions) for row in self._rows]
+        chosen, vectors = np.flatnonzero(passing), self._vectors
+        if len(chosen) < len(vectors):
+            vectors = vectors[chosen]
+        rows = chosen[exact_search(queries, vectors, n, similarities).rows]
+        return [self.vectors(numbers.tolist()) for numbers in rows]
+
+    def vectors(self, ids: Sequence[Any]) -> Vectors:
+        return {number: self._vectors[number] for number in ids if number in self._numbers}
+
+    def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
+        return {number: self._rows[number] for number in ids if number in self._numbers}
+
+
+def _meets(row: Row, condition: Condition) -> bool:
+    metadata = flatten(row)
+    if condition.kind not in RANGES:
+        tags, is_wanted = tag_condition(condition)
+        return is_wanted != set(tags).isdisjoint(document_tags(metadata))
+    if not is_number(limit := condition.values[0]):
+        raise QueryError(f"filter {condition.name!r}: rows in memory compare numbers only")
+    values = filter(is_number, items(metadata.get(condition.name)))
+    return any(RANGES[condition.kind](value, limit) for value in values) != condition.is_negated

@@ -158,6 +158,30 @@ def period_of(text: str) -> tuple[float, float] | None:
         return None
 
 
+def key_of(*names: object) -> int:
+    """Return the key of a document by its id, or of what else some names stand for.
+
+    It is 63 bits of a hash, and never 0.
+    """
+    text = "\n".join(map(str, (len(names), *names)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1 or 1
+
+
+def passage_keys(id: str, version: str, n_passages: int) -> list[int]:
+    """Return the keys of a document's further passages."""
+    return [key_of(id, version, part) for part in range(1, n_passages)]
+
+
+def term_index(term: str) -> int:
+    """Return the number of a term in sparse vectors, of 32 bits, neither the first nor the last."""
+    return int.from_bytes(hashlib.sha256(term.encode()).digest()[:8]) % (2**32 - 3) + 1
+
+
+def number_key(name: str) -> str:
+    """Return a name of numbers that is safe in a path."""
+    return "n" + hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
 class ValueCounts(NamedTuple):
     """The values of a field: documents that have one, different values, the most frequent."""
 

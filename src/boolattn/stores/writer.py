@@ -100,8 +100,6 @@ class Draft(ABC):
     """Documents on their way into a store: all of them become visible when it is finished."""
 
     batch_size: int = 1000  # documents written at once
-    #: Encodes queries, to measure the recall of an approximate index with.
-    sample: Callable[[Sequence[str]], Array] | None = None
 
     @abstractmethod
     def known(self, ids: Sequence[str]) -> set[str]:
@@ -163,12 +161,13 @@ class Writer:
                 self.progress(len(batch.documents))
 
     def _encode(self, is_last: deque[bool], lists: Iterable[list[str]]) -> Iterator[Array]:
-        def tell(n_passages: int) -> None:
-            if n_documents := sum(is_last.popleft() for _ in range(n_passages)):
-                self.progress(n_documents)
-
         for texts in lists:
-            yield self.encoder.encode_documents(texts, batch_size=self.batch_size, progress=tell)
+            blocks = []
+            for block in self.encoder.encode_blocks(texts, self.batch_size):
+                blocks.append(block)
+                if n_documents := sum(is_last.popleft() for _ in block if is_last):
+                    self.progress(n_documents)
+            yield np.concatenate(blocks)
 
     def _encodable(self, document: Document, spans: Spans) -> Iterator[str]:
         """Return the passages to encode, each after the title and cut where no encoder reads on."""

@@ -19,13 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn import checksums
 from boolattn.checksums import file_sum
-from boolattn.errors import (
-    BoolattnError,
-    ConfigError,
-    DataError,
-    IndexBusyError,
-    IndexFolderError,
-)
+from boolattn.errors import BoolattnError, ConfigError, DataError, IndexBusyError, IndexFolderError
 from boolattn.settings import build, check_types
 from boolattn.stores.settings import StoreSettings, check_format, no_index, saved_settings
 
@@ -51,7 +45,7 @@ class Manifest:
     segments: tuple[str, ...] = ()  # files, in the order of the rows
     files: dict[str, str] = field(default_factory=dict)  # SHA-256 by path in the folder
     size: int = 0  # of all files, in bytes
-    graph: dict[str, Any] = field(default_factory=dict)  # of the vectors: file, effort, recall
+    graph: dict[str, Any] = field(default_factory=dict)  # of the vectors: file, recall
     words: str = ""  # folder of the words
     deleted: tuple[int, ...] = ()  # numbers of documents
     generation: int = 0  # number of changes
@@ -80,16 +74,13 @@ def read_manifest(folder: Path) -> Manifest:
         if not path.exists():
             raise _missing(folder)
         values = checksums.read_manifest(path)
-    except (DataError, OSError) as error:
+        check_format(folder, values.get("format"), FORMAT)
+        settings = saved_settings(values.get("settings"), str(path))
+        manifest = build(Manifest, values | {"settings": settings})
+        check_types(manifest)
+    except (ConfigError, DataError, OSError) as error:
         reason = f"{path} is damaged, or of an older version"
         raise IndexFolderError(f"{reason}; build the index again") from error
-    check_format(folder, values.get("format"), FORMAT)
-    try:
-        values["settings"] = saved_settings(values.get("settings"), str(path))
-        manifest = build(Manifest, values)
-        check_types(manifest)
-    except (ConfigError, IndexFolderError) as error:
-        raise IndexFolderError(f"{path} was changed by hand; build the index again") from error
     return manifest
 
 

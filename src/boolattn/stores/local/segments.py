@@ -109,7 +109,7 @@ class Segment:
             self.vectors = self.columns["vector"]
             self.n_rows, self.n_documents = len(self.columns["span"]), len(self.columns["id"])
         except (OSError, ValueError, TypeError, LookupError, OverflowError) as error:
-            raise IndexFolderError(f"cannot open {path}: {str(error).split(chr(10))[0]}") from error
+            raise IndexFolderError(f"cannot open {path}: {error}") from error
         settings, shape = manifest.settings, (self.n_rows, manifest.settings.dimension)
         if self.vectors.shape != shape or str(self.vectors.dtype) != settings.precision:
             raise IndexFolderError(f"{path} does not fit its manifest; build the index again")

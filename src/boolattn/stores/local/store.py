@@ -17,8 +17,7 @@ from boolattn.stores.base import Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest, read_stamps
 from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
-from boolattn.stores.local.snapshot import Snapshot
-from boolattn.stores.local.vectors import faiss_module, write_graph
+from boolattn.stores.local.snapshot import Snapshot, faiss_module, write_graph
 from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
 from boolattn.stores.writer import Draft
 
@@ -210,19 +209,10 @@ class LocalDraft(Draft):
         rows = Rows(self._folder, manifest.measured(self._folder))
         first_row, first = (self._rows.n_rows, self._rows.n_documents) if self._rows else (0, 0)
         if manifest.settings.vectors == HNSW:
-            queries = self._queries(rows)
-            manifest = write_graph(self._folder, manifest, rows, first_row, queries)
+            manifest = write_graph(self._folder, manifest, rows, first_row)
         if manifest.settings.words:
             from boolattn.stores.local.words import write_words
 
             new = ((number, rows.document(number)) for number in range(first, rows.n_documents))
             manifest = write_words(self._folder, manifest, new)
         return manifest
-
-    def _queries(self, rows: Rows) -> Array:
-        """Encode some titles, or first words, as queries."""
-        chosen = np.unique(np.linspace(0, rows.n_documents - 1, 200).astype(np.int64))
-        if self.sample is None:
-            return rows.row_vectors(rows.first_rows[chosen])
-        documents = [rows.document(number) for number in chosen.tolist()]
-        return self.sample([d.title or " ".join(d.text[:200].split()[:6]) for d in documents])

@@ -18,14 +18,7 @@ from boolattn.errors import IndexFolderError
 from boolattn.files import scratch_folder
 from boolattn.kinds.lexicon import is_tag
 from boolattn.scoring.exact import Ranked
-from boolattn.stores.analysis import (
-    DELTA,
-    analyzer,
-    document_terms,
-    indexed_text,
-    spaced,
-    terms_of,
-)
+from boolattn.stores.analysis import DELTA, analyzer, document_terms, indexed_text, spaced, terms_of
 from boolattn.stores.base import Claim
 from boolattn.stores.local.manifest import PART, WORDS
 
@@ -72,7 +65,7 @@ def write_words(
     except ValueError as error:
         # tantivy reports a full or read-only disk as a ValueError.
         shutil.rmtree(part, ignore_errors=True)
-        raise IndexFolderError(f"cannot write {part}: {_plain(error)}") from error
+        raise IndexFolderError(f"cannot write {part}: {error}") from error
     os.umask(umask := os.umask(0o022))
     for path in part.iterdir():
         if path.name.endswith(".lock"):
@@ -202,7 +195,7 @@ def _blaming(folder: Path) -> Iterator[None]:
             and type(error).__name__ != "PanicException"
         ):
             raise
-        raise IndexFolderError(f"cannot read {folder}: {_plain(error)}") from error
+        raise IndexFolderError(f"cannot read {folder}: {error}") from error
 
 
 def _any_of(queries: Iterable[Query]) -> Query:
@@ -211,7 +204,3 @@ def _any_of(queries: Iterable[Query]) -> Query:
 
 def _index_files(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if not path.name.endswith(".lock")]
-
-
-def _plain(error: BaseException) -> str:
-    return " ".join(str(error).split())

@@ -14,25 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError, ServerError
+from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Filter, tag_condition
-from boolattn.stores.points.database import (
-    CANDIDATES,
-    NO_PASSAGE,
-    VECTOR,
-    WORDS,
-    Match,
-    number_key,
-    parse_address,
-)
+from boolattn.stores.points.database import CANDIDATES, VECTOR, WORDS, Match
 from boolattn.stores.points.milvus_collection import LIMIT, DataType, MilvusClient, MilvusConnection
 from boolattn.stores.points.store import PointStore
+from boolattn.stores.values import number_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from boolattn.stores.filters import Condition
-    from boolattn.stores.points.database import Row
+    from boolattn.stores.points.database import Matches, Row
 
 #: Rows that are asked for at once: this bounds the size of a message.
 _KEYS = 5000
@@ -40,7 +34,7 @@ _KEYS = 5000
 _BYTES, _CHARACTERS, _MAX_ITEMS = 65_535, 16_000, 4096
 #: A sparse vector may not be empty: this number is no term's.
 _NO_TERM = {0: 1e-6}
-_ALL, _HEADS, _PASSAGES = "key >= 0", "part == 0", f"part > {NO_PASSAGE}"
+_HEADS, _PASSAGES = "part == 0", "part >= 0"
 #: Lists of texts, with the most items and bytes.
 _LISTS = {"tags": (MAX_TAGS, 512), "body": (_MAX_ITEMS, _BYTES)}
 _LISTS |= dict.fromkeys(("asserted", "denied"), (_MAX_ITEMS, 512))
@@ -54,7 +48,7 @@ class MilvusStore(PointStore):
     limit = LIMIT
 
     def connect(self) -> str:
-        target, name = parse_address(self.address, "milvus", "MILVUS_TOKEN")
+        target, name = parse_server(self.address, "milvus", "MILVUS_TOKEN")
         self._file = None if "://" in target else Path(target)
         if self._file and self._file.suffix != ".db":
             raise ConfigError(f"{self.address!r}: a file of Milvus Lite ends in .db")
@@ -133,12 +127,9 @@ class MilvusStore(PointStore):
         return row
 
     def get(self, keys: Iterable[int], *names: str) -> dict[int, Row]:
-        return self._get(keys, _ALL, names)
-
-    def _get(self, keys: Iterable[int], test: str, names: Sequence[str] = ()) -> dict[int, Row]:
         wanted, rows = list(dict.fromkeys(keys)), dict[int, Any]()
         for start in range(0, len(wanted), _KEYS):
-            chosen = f"key in {wanted[start : start + _KEYS]} and {test}"
+            chosen = f"key in {wanted[start : start + _KEYS]}"
             rows |= {row.pop("key"): row for row in self.query(chosen, ["key", *names])}
         for row in rows.values():
             if "body" in row:
@@ -147,9 +138,7 @@ class MilvusStore(PointStore):
                 row[VECTOR] = np.asarray(row[VECTOR], np.float32)
         return rows
 
-    def search(
-        self, field: str, vectors: Sequence[Any], n: int, where: Filter
-    ) -> list[list[Match]]:
+    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> Matches:
         params = {"ef": max(n, CANDIDATES)} if field == VECTOR else {}
         options = {"data": [*vectors], "anns_field": field, "limit": n}
         options["search_params"] = {"metric_type": "IP", "params": params}
@@ -158,21 +147,23 @@ class MilvusStore(PointStore):
         answers = self.call("search", self.collection, **options)
         return [[Match(**hit["entity"], score=hit["distance"]) for hit in hits] for hits in answers]
 
-    def count(self, where: Filter | None, term: str = "") -> int:
-        test = _PASSAGES if where is None else _expression(where, _HEADS)
+    def n_passages(self) -> int:
+        return int(self.query(_PASSAGES, ["count(*)"])[0]["count(*)"])
+
+    def count(self, where: Filter, term: str = "") -> int:
+        test = _expression(where, _HEADS)
         if term:
             text = _literal(term)
             test += f" and (array_contains(asserted, {text}) or array_contains(denied, {text}))"
         return int(self.query(test, ["count(*)"])[0]["count(*)"])
 
-    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
-        return self._get(keys, _expression(where, _HEADS))
-
-    def heads(self, n: int) -> list[int]:
+    def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
         """Query a range of keys, which are spread evenly; rows have no order."""
-        share = (2 * n + 50) / max(self.count(Filter()), 1)
-        last = int(min(share, 1.0) * (1 << 63)) - 1
-        rows = self.query(f"{_HEADS} and key <= {last}", ["key"])
+        chosen = f"key in {[*(keys or ())]}"
+        if keys is None:
+            share = (2 * n + 50) / max(self.count(where), 1)
+            chosen = f"key <= {int(min(share, 1.0) * (1 << 63)) - 1}"
+        rows = self.query(f"{_expression(where, _HEADS)} and {chosen}", ["key"])
         return sorted(row["key"] for row in rows)[:n]
 
     def remove(self, keys: Collection[int]) -> None:

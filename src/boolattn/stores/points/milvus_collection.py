@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import MissingDataError, QueryError, ServerError
+from boolattn.errors import MissingDataError, ServerError
 from boolattn.settings import checked
+from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, SIGNS, of_type
-from boolattn.stores.foreign import COSINE, DOT, L2, Collection, check_metric
-from boolattn.stores.points.database import CANDIDATES, one_line
+from boolattn.stores.foreign import COSINE, DOT, Collection
+from boolattn.stores.points.database import CANDIDATES
 
 try:
     import grpc
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from boolattn.stores.filters import Condition
-    from boolattn.stores.foreign import Array, Row, Scored, Vectors
+    from boolattn.stores.foreign import Array, Conditions, Row, Scored, Vectors
 
     Client = Any
 
@@ -45,9 +46,7 @@ LIMIT = 16_384
 #: Seconds that an answer may take, and seconds for a graph to be built or read.
 TIMEOUT, _LOAD_TIMEOUT = 30.0, 3600.0
 _ERRORS = (MilvusException, grpc.RpcError)
-_METRICS = {"COSINE": COSINE, "IP": DOT, "L2": L2}
-#: Milvus Lite has no escape for these in ``like``.
-_WILDCARDS = re.compile(r"[%_\\]")
+_METRICS = {"COSINE": COSINE, "IP": DOT}
 _BM25 = 1  # as the client numbers functions
 
 
@@ -68,8 +67,7 @@ class MilvusConnection:
             except MilvusException as error:
                 if not re.search("not loaded|not been loaded|released", str(error)):
                     raise
-        self.load(values[0])
-        with one_line(self._label, _ERRORS):
+            self.load(values[0])
             return getattr(client, method)(*values, **options)
 
     def load(self, collection: str) -> None:
@@ -142,18 +140,14 @@ class MilvusCollection(Collection):
         self.has_words = bool(self._words)
         index = self._call("describe_index", collection, self._vector) or {}
         metric = str(index.get("metric_type", "COSINE"))
-        self.metric = check_metric(self.name, _METRICS.get(metric, metric))
+        self.metric = _METRICS.get(metric, metric)
 
-    def nearest(
-        self, queries: Array, n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Vectors]:
+    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
         effort = {"ef": max(n, CANDIDATES)}
         answers = self._search(self._vector, [*queries], n, conditions, params=effort)
         return [self._vectors(answer) for answer in answers]
 
-    def words(
-        self, texts: Sequence[str], n: int, conditions: Sequence[Condition] = ()
-    ) -> list[Scored]:
+    def words(self, texts: Sequence[str], n: int, conditions: Conditions = ()) -> list[Scored]:
         answers = self._search(self._words, [*texts], n, conditions, metric_type="BM25")
         # Milvus Lite gives the scores below zero.
         return [
@@ -177,7 +171,7 @@ class MilvusCollection(Collection):
         }
 
     def _search(
-        self, field: str, data: list[Any], n: int, conditions: Sequence[Condition], **params: Any
+        self, field: str, data: list[Any], n: int, conditions: Conditions, **params: Any
     ) -> list[Any]:
         tests = [_test(c, self._types.get(c.name, "VARCHAR")) for c in conditions]
         names = [self._key, *([self._vector] if field == self._vector else ())]
@@ -198,11 +192,6 @@ def _test(condition: Condition, type_name: str) -> str:
         test = f"{name} {SIGNS[kind]} {json.dumps(values[0])}"
     elif kind == "exists":
         test = f"{name} is {'not ' if values[0] else ''}null"
-    elif kind == "contains":
-        text = str(values[0])
-        if match := _WILDCARDS.search(text):
-            raise QueryError(f"filter {name!r}: contains takes no {match[0]!r} in Milvus")
-        test = f"{name} like {json.dumps(f'%{text}%', ensure_ascii=False)}"
     else:
         test = f"{name} in {json.dumps(list(values), ensure_ascii=False)}"
         test = f"not ({test})" if kind == "not" else test

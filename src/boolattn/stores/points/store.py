@@ -12,25 +12,17 @@ import math
 import re
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from boolattn.data.records import Document
-from boolattn.errors import IndexFolderError, QueryError, ServerError
-from boolattn.stores.base import best_documents
+from boolattn.errors import IndexFolderError, ServerError
+from boolattn.stores.base import best_documents, warned
 from boolattn.stores.filters import NUMBERS, Field, Filter
-from boolattn.stores.points.database import (
-    VECTOR,
-    WORDS,
-    PointDatabase,
-    key_of,
-    passage_keys,
-    term_index,
-    warned,
-)
-from boolattn.stores.points.draft import PointDraft
-from boolattn.stores.settings import HNSW, check_build, check_ids, saved_settings
+from boolattn.stores.points.database import VECTOR, WORDS, PointDatabase, PointDraft
+from boolattn.stores.settings import HNSW, check_build, check_ids, no_index, saved_settings
+from boolattn.stores.values import key_of, passage_keys, term_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,8 +43,13 @@ _FRESH = 60.0
 class PointStore(PointDatabase):
     """A store that :meth:`create` made."""
 
-    has_contains: ClassVar[bool] = False  # whether it can look for a part of a value
     _state: State
+
+    def known_target(self) -> str:
+        """Return that collection; refuse a name that stands for none."""
+        if target := self.target():
+            return target
+        raise no_index(self.label)
 
     def refresh(self) -> bool:
         before, self._state = getattr(self, "_state", {}), self.read_state()
@@ -89,14 +86,8 @@ class PointStore(PointDatabase):
             draft = PointDraft.begin(build, settings, is_resumed=is_resumed)
             for other in stopped:
                 store.drop(other)
-            try:
-                yield draft
-                draft.finish()
-            except BaseException:
-                if draft.is_empty:  # there is nothing to go on with
-                    with warned(f"{address}: cannot remove an empty collection"):
-                        store.drop(name)
-                raise
+            yield draft
+            draft.finish()
             build.switch(current)
             if current:
                 with warned(f"{address}: cannot remove what the build replaced"):
@@ -149,7 +140,7 @@ class PointStore(PointDatabase):
         self._counts.clear()
 
     def info(self) -> dict[str, Any]:
-        counts = {"documents": self.count(Filter()), "passages": self.count(None)}
+        counts = {"documents": self.count(Filter()), "passages": self.n_passages()}
         return counts | super().info() | ({"vectors": "exact"} if self.is_exact else {})
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
@@ -204,16 +195,7 @@ class PointStore(PointDatabase):
         return [self._remembered(term) for term in terms]
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
-        return np.isin(keys, [*self.passing(keys.tolist(), Filter((condition,)))])
-
-    def resolve(self, condition: Condition) -> Condition:
-        """Refuse what vector databases cannot compare alike."""
-        if condition.kind == "contains" and not self.has_contains:
-            raise QueryError(
-                f"filter {condition.name!r}: {self.label} cannot filter by contains; use = or "
-                "search for the word"
-            )
-        return super().resolve(condition)
+        return np.isin(keys, self.select(Filter((condition,)), len(keys), keys.tolist()))
 
     def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         rows = self.get(keys.tolist(), "asserted", "denied")
@@ -257,18 +239,13 @@ class PointStore(PointDatabase):
     def fields(self) -> Mapping[str, Field]:
         self.refresh()
         return {
-            name: Field(
-                *(
-                    (limits[a], limits[b]) if a in limits and b in limits else None
-                    for a, b in NUMBERS
-                )
-            )
+            name: Field(*((limits[a], limits[b]) if a in limits else None for a, b in NUMBERS))
             for name, limits in self._state["fields"].items()
         }
 
     def sample(self, n: int) -> list[Document]:
         """Read the documents of smallest keys, which are hashes of their ids."""
-        return [*filter(None, self.documents(np.array(self.heads(n), np.int64)))]
+        return [*filter(None, self.documents(np.array(self.select(Filter(), n), np.int64)))]
 
     def _rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """Return the factor of each term in a query; a term that no document has is absent."""

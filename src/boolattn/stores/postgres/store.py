@@ -17,18 +17,14 @@ from pgvector import HalfVector, Vector
 from psycopg.errors import UndefinedColumn, UndefinedTable
 
 from boolattn.errors import ConfigError, ServerError
+from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
-from boolattn.stores.base import Claim
-from boolattn.stores.points.database import VECTOR, WORDS, Match, one_line, term_index
+from boolattn.stores.base import Claim, one_line
+from boolattn.stores.points.database import VECTOR, WORDS, Match
 from boolattn.stores.points.store import PointStore
-from boolattn.stores.postgres.database import (
-    Database,
-    filter_test,
-    parse_address,
-    quoted,
-    quoted_table,
-)
+from boolattn.stores.postgres.collection import Database, filter_test, quoted, quoted_table
 from boolattn.stores.settings import HNSW
+from boolattn.stores.values import term_index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,8 +32,8 @@ if TYPE_CHECKING:
 
     from boolattn.stores.base import Array, Claims, Keys
     from boolattn.stores.filters import Filter
-    from boolattn.stores.points.database import Row, State
-    from boolattn.stores.postgres.database import Connection, Parameters
+    from boolattn.stores.points.database import Matches, Row, State
+    from boolattn.stores.postgres.collection import Connection, Parameters
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
 _FEW = 16_384
@@ -68,12 +64,11 @@ class PostgresStore(PointStore):
     """
 
     precisions = ("float32", "float16")
-    has_contains = True
     _connection: Connection = None  # the only one that may write, while one does
     _current = ""  # the tables in use, once they are known
 
     def connect(self) -> str:
-        server, name = parse_address(self.address)
+        server, name = parse_postgres(self.address)
         self._server = Database(server, self.address)
         return name
 
@@ -208,9 +203,7 @@ class PostgresStore(PointStore):
             point[VECTOR] = point[VECTOR].to_numpy()
         return points
 
-    def search(
-        self, field: str, vectors: Sequence[Any], n: int, where: Filter
-    ) -> list[list[Match]]:
+    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> Matches:
         answers = (self._near if field == VECTOR else self._worded)(vectors, n, where)
         return [[Match(*row) for row in rows] for rows in answers]
 
@@ -263,11 +256,13 @@ class PostgresStore(PointStore):
         [rows] = self.rows_of(statement, [(*map(Vector, vectors), [*keys])])
         return {row[0]: np.array(row[1:], np.float32) for row in rows}
 
-    def count(self, where: Filter | None, term: str = "") -> int:
+    def n_passages(self) -> int:
+        [[(number,)]] = self.rows_of("SELECT count(*) FROM {points}")
+        return int(number)
+
+    def count(self, where: Filter, term: str = "") -> int:
         values: Mapping[str, Any] = {"term": term_index(term)}
-        if where is None:
-            statement = "SELECT count(*) FROM {points}"
-        elif term:
+        if term:
             statement = "SELECT count(*) FROM {terms} WHERE term = %(term)s"
         elif not where:
             statement = "SELECT documents FROM {state}"
@@ -277,15 +272,12 @@ class PostgresStore(PointStore):
         [rows] = self.rows_of(statement, [values])
         return sum(n for (n,) in rows)
 
-    def passing(self, keys: Sequence[int], where: Filter) -> Collection[int]:
+    def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
         test, values = filter_test(where)
-        statement = f"SELECT d.key FROM {{points}} d WHERE d.key = ANY(%(keys)s) AND {test}"  # nosec B608
+        test += "" if keys is None else " AND d.key = ANY(%(keys)s)"
+        ordered = f"WHERE d.part = 0 AND {test} ORDER BY d.key LIMIT {int(n)}"
+        statement = f"SELECT d.key FROM {{points}} d {ordered}"  # nosec B608
         [rows] = self.rows_of(statement, [{**values, "keys": keys}])
-        return {key for (key,) in rows}
-
-    def heads(self, n: int) -> list[int]:
-        statement = "SELECT key FROM {points} WHERE part = 0 ORDER BY key LIMIT %s"
-        [rows] = self.rows_of(statement, [(n,)])
         return [key for (key,) in rows]
 
     def remove(self, keys: Collection[int]) -> None:
