@@ -139,6 +139,11 @@ def test_more_wordings(text, expected):
         ),
         # One thing is excluded.
         ("films without actors with british accents", "films NOT actors with british accents"),
+        ("sugar and gluten free cookies", "cookies NOT sugar NOT gluten"),
+        ("nut or dairy free snacks for kids", "snacks for kids NOT nut NOT dairy"),
+        ("dinners that are soy-, nut- and gluten-free", "dinners NOT soy NOT nut NOT gluten"),
+        ("sulfate- and paraben-free shampoo", "shampoo NOT sulfate NOT paraben"),
+        ("museums with free entry and free wifi", "museums free entry AND museums free wifi"),
     ],
 )
 def test_what_is_wanted_may_stand_after_what_is_excluded(text, expected):
@@ -146,6 +151,10 @@ def test_what_is_wanted_may_stand_after_what_is_excluded(text, expected):
     reading = read(text)
     for atom, spans in zip(atoms(reading.tree), reading.spans, strict=True):
         assert " ".join(text[start:end].strip() for start, end in spans) == atom.text
+
+
+def test_a_list_of_what_is_free_of_it_may_stand_alone():
+    assert tree("gluten and dairy free") == "everything NOT gluten NOT dairy"
 
 
 def test_long_texts_are_not_put_in_another_order():

@@ -14,7 +14,9 @@ from boolattn.query.tokens import QUOTED
 from boolattn.query.tree import EVERYTHING, Operator
 
 if TYPE_CHECKING:
-    from boolattn.query.parsed_query import Spans
+    from collections.abc import Sequence
+
+    from boolattn.query.parsed_query import Span, Spans
 
 #: What an exclusion alone is read after: "no fish please" is "everything, no fish please".
 EVERYTHING_BUT = "everything "
@@ -58,6 +60,23 @@ _EXCLUDED_FIRST = re.compile(
 #: Characters of the longest text that is matched: the time grows with the cube of the length.
 _MAX_REORDERED = 300
 _WITHOUT_ONE = re.compile(r"(?:without|w/o|no|sans|minus)\s+[\w-]+", re.IGNORECASE)
+#: What "-free" does not negate.
+_LEXICALISED = "(?!(?:care|duty|fault|hands|post|rent|royalty|scot|tax|toll|trouble)-free)"
+#: What "free" negates without a hyphen. Other things cost nothing: "museum free admission".
+_LACKED = (
+    "ad|additive|alcohol|allergen|caffeine|car|carb|cholesterol|cruelty|dairy|egg|fat|fish|fragrance|"
+    "gluten|grain|lactose|meat|nut|oil|peanut|pesticide|plastic|preservative|salt|shellfish|smoke|soy|"
+    "spoiler|sugar|traffic|wheat"
+)
+_ITEM = rf"(?:(?:{_LACKED})(?:[-\s]free|-)?|{_LEXICALISED}[^\W\d_]+-(?:free)?)"
+_LACKED_WORD = re.compile(r"\b(?!(?:and|both|free|or)\b)[^\W\d_]+", re.IGNORECASE)
+#: "gluten and dairy free desserts", "desserts that are gluten- and dairy-free".
+_FREE_OF_SEVERAL = re.compile(
+    r"\s*(?:(?P<head>[^;.?!]*?\w),?\s+(?:(?:that|which)\s+)?(?:(?:is|are)\s+)?)??"
+    rf"(?P<several>(?:both\s+)?{_ITEM}(?:\s*,\s*(?:(?:and|or)\s+)?{_ITEM}|\s+(?:and|or|&)\s+{_ITEM})+)"
+    r"(?<=free)(?(head)|(?:\s+(?P<last_head>[^\W_][^,;.?!]*?))?)[?.!\s]*",
+    re.IGNORECASE,
+)
 _POLITE = (
     r"(?:(?:hi|hello|hey|please|pls|ok|okay|so|just|but|and|sorry|thanks|show\s+me|give\s+me|"
     r"find\s+me|i\s+(?:want|need)|i(?:\s+woul|['\u2019])d\s+like)\b[\s,!:.-]*)*"
@@ -109,8 +128,19 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
 
     >>> with_exclusion_last("salads without cheese, with nuts")[0]
     'salads with nuts, without cheese'
+    >>> with_exclusion_last("gluten and dairy free desserts")[0]
+    'desserts without gluten or dairy'
     """
-    match = _EXCLUDED_FIRST.fullmatch(text) if len(text) <= _MAX_REORDERED else None
+    if len(text) > _MAX_REORDERED:
+        return None
+    if match := _FREE_OF_SEVERAL.fullmatch(text):
+        start, end = match.span("several")
+        items = [item.span() for item in _LACKED_WORD.finditer(text, start, end)]
+        name = "head" if match["head"] else "last_head"
+        first = ("", match.span(name)) if match[name] else (EVERYTHING_BUT.strip(), (0, 0))
+        others = [(" or " if n else " without ", span) for n, span in enumerate(items)]
+        return _moved(text, [first, *others])
+    match = _EXCLUDED_FIRST.fullmatch(text)
     if match is None or any(
         cue.operator is Operator.NOT for cue in find_cues(f"{match['head']}, {match['wanted']}")
     ):
@@ -118,11 +148,14 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
     is_one = is_doubtful and _WITHOUT_ONE.fullmatch(match["excluded"])
     if match["mark"] is None and not is_one:
         return None
-    moved, places = "", list[int]()
-    for before, name in (("", "head"), (" ", "wanted"), (", ", "excluded")):
-        moved += before + match[name]
-        places += [-1] * len(before) + [*range(*match.span(name))]
-    return moved, places
+    names = (("", "head"), (" ", "wanted"), (", ", "excluded"))
+    return _moved(text, [(before, match.span(name)) for before, name in names])
+
+
+def _moved(text: str, parts: Sequence[tuple[str, Span]]) -> tuple[str, list[int]]:
+    """Join parts of a text, each after inserted words; see :func:`with_exclusion_last`."""
+    places = [place for before, span in parts for place in ([-1] * len(before) + [*range(*span)])]
+    return "".join(before + text[slice(*span)] for before, span in parts), places
 
 
 def split_at_and(text: str) -> ParsedQuery:
@@ -181,14 +214,6 @@ def implied_exclusions(text: str) -> list[tuple[str, tuple[int, int]]]:
     ]
 
 
-#: What "-free" does not negate.
-_LEXICALISED = "(?!(?:care|duty|fault|hands|post|rent|royalty|scot|tax|toll|trouble)-free)"
-#: What "free" negates without a hyphen. Other things cost nothing: "museum free admission".
-_LACKED = (
-    "ad|additive|alcohol|allergen|caffeine|car|carb|cholesterol|cruelty|dairy|egg|fat|fish|fragrance|"
-    "gluten|grain|lactose|meat|nut|oil|peanut|pesticide|plastic|preservative|salt|shellfish|smoke|soy|"
-    "spoiler|sugar|traffic|wheat"
-)
 _FREE_FORM = rf"{_LEXICALISED}(?P<negated>[^\W\d_]+(?=-)|(?:{_LACKED})(?=\s))[-\s]free"
 _REST = r"(?P<positive>[^\W_][^,;.!?]*?)"
 _FORMS = tuple(
