@@ -152,10 +152,12 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
     return _moved(text, [(before, match.span(name)) for before, name in names])
 
 
-def _moved(text: str, parts: Sequence[tuple[str, Span]]) -> tuple[str, list[int]]:
-    """Join parts of a text, each after inserted words; see :func:`with_exclusion_last`."""
-    places = [place for before, span in parts for place in ([-1] * len(before) + [*range(*span)])]
-    return "".join(before + text[slice(*span)] for before, span in parts), places
+def _moved(text: str, pieces: Sequence[tuple[str, Span]]) -> tuple[str, list[int]]:
+    """Join pieces of a text, each after inserted words; see :func:`with_exclusion_last`."""
+    positions = [
+        position for before, span in pieces for position in ([-1] * len(before) + [*range(*span)])
+    ]
+    return "".join(before + text[slice(*span)] for before, span in pieces), positions
 
 
 def split_at_and(text: str) -> ParsedQuery:
