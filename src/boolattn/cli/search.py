@@ -80,7 +80,7 @@ _OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
 @json_option
 def search(index: str, query: tuple[str, ...], k: int, **options: Any) -> None:
     """Search an index: one query, or without one a prompt (or the lines of stdin)."""
-    from boolattn.search.options import SearchOptions
+    from boolattn.search.inputs import SearchOptions
     from boolattn.stores.filters import parse_filters
 
     quiet_libraries()

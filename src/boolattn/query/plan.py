@@ -40,18 +40,11 @@ _LONG_TEXT = 12
 _QUOTES = '"“„«'
 
 
-class QueryEncoder(Protocol):
-    """What encodes queries."""
-
+class _Encoder(Protocol):
     @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        """Encode whole queries."""
-
-    def encode_operands(self, texts: Sequence[str]) -> Vectors:
-        """Encode operands, as queries without an operator."""
+    def dimension(self) -> int: ...
+    def encode_queries(self, texts: Sequence[str]) -> Vectors: ...
+    def encode_operands(self, texts: Sequence[str]) -> Vectors: ...
 
 
 def _nothing() -> Vectors:
@@ -202,7 +195,7 @@ class Plan:
 
 def plan_queries(
     readings: Sequence[Plan],
-    encoder: QueryEncoder,
+    encoder: _Encoder,
     known: Mapping[str, Vectors] | None = None,
     *,
     plain: bool = False,

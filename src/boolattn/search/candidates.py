@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from boolattn.query.plan import Plan
     from boolattn.scoring.fitted import Fitted
     from boolattn.search.evidence import Exclusion
-    from boolattn.search.options import SearchOptions
+    from boolattn.search.inputs import SearchOptions
     from boolattn.stores.base import Array, Keys, Mask, Reader
     from boolattn.stores.filters import Condition
 

@@ -16,8 +16,8 @@ from boolattn.query.tree import Everything, Where, atoms, signed_atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import Ranker, Retrieval
 from boolattn.search.evidence import Exclusion
+from boolattn.search.inputs import QueryReader
 from boolattn.search.overview import absent_values, count_facets
-from boolattn.search.queries import QueryReader
 from boolattn.search.result import (
     RANKED_LOWER,
     SHORTENED,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from boolattn.encoders.base import Encoder
     from boolattn.query.parser import Parser
     from boolattn.query.plan import Plan
-    from boolattn.search.options import SearchOptions
+    from boolattn.search.inputs import SearchOptions
     from boolattn.search.overview import Facet
     from boolattn.stores.base import Array, Keys, Reader
     from boolattn.stores.filters import Condition

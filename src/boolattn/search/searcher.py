@@ -19,7 +19,7 @@ from boolattn.kinds.lexicon import Kinds
 from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import check_queries
-from boolattn.search.options import IndexSettings, as_documents, read_options
+from boolattn.search.inputs import IndexSettings, as_documents, read_options
 from boolattn.search.overview import find_examples, find_facets
 from boolattn.search.pipeline import Pipeline
 from boolattn.search.result import as_reranker, rerank
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.query.parser import Parser
-    from boolattn.search.options import DocumentLike
+    from boolattn.search.inputs import DocumentLike
     from boolattn.search.overview import Example, Facet
     from boolattn.search.result import SearchResult
     from boolattn.stores.writer import Encode

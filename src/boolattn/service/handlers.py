@@ -25,7 +25,7 @@ from boolattn.data.records import Document
 from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.query.syntax import is_explicit, unparse
 from boolattn.query.tree import operators_of
-from boolattn.search.options import SearchOptions
+from boolattn.search.inputs import SearchOptions
 from boolattn.service import replies, schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
