@@ -106,7 +106,6 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
 def _one_system(
     data_set: Dataset, splits: Sequence[str], model: str, options: Mapping[str, Any]
 ) -> Iterator[Opened]:
-    """Open the model over one benchmark."""
     from boolattn.evaluation.benchmark import prepare
     from boolattn.search.systems import SystemOptions, open_system
 
@@ -174,7 +173,6 @@ def _measure(
     way: str,
     out: Path,
 ) -> Results:
-    """Rank and measure the queries of one split, and write the run."""
     from boolattn.evaluation.metrics import measure, needed_depth
     from boolattn.evaluation.ranking import write_run
     from boolattn.evaluation.results import results_of
@@ -211,7 +209,6 @@ def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
 
 
 def _file_stem(results: Results) -> str:
-    """Return the name of a result's files, without an ending."""
     words = (results.label, results.gate, results.dataset, results.split)
     return re.sub(r"[^\w.]+", "-", "-".join(words)).strip("-")
 

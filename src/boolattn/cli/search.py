@@ -166,7 +166,6 @@ def _choose_fields(text: str, metadata: Sequence[str]) -> list[str]:
 
 
 def _printer(form: str, fields: list[str], k: int, *, explain: bool) -> Printer:
-    """Return what prints up to ``k`` results in a format."""
     if form == "json":
         return lambda result, _number, _start: print_json(result.to_dict())
     if form == "table":

@@ -222,7 +222,6 @@ def _softmax(logits: Array) -> Array:
 
 
 def _negates_a_positive(parsed: ParsedQuery) -> bool:
-    """Tell whether a negated operand has only words of positive ones."""
     owned = [{at for span in spans for at in range(*span)} for spans in parsed.operands]
     signed = list(zip(owned, parsed.is_negated, strict=True))
     inside = set().union(*(positions for positions, negated in signed if not negated))

@@ -97,7 +97,6 @@ class Parser:
                 verify(manifest.parent, read_manifest(manifest)["files"], ENCODER)
 
     def _decode(self, text: str) -> ParserOutput:
-        """Run the graph."""
         session, tokenizer, values, scales = self._open()
         encoding = tokenizer.encode(mark_operators(text))
         ids = np.array(encoding.ids, np.int64)

@@ -57,7 +57,6 @@ def may_be_title(plan: Plan) -> bool:
 
 
 def _whole(plan: Plan) -> QueryTree:
-    """Return the text as one operand."""
     return join_all([Atom(plan.text), *plan.added])
 
 

@@ -262,7 +262,6 @@ def _grouped(tree: QueryTree) -> str:
 
 
 def _is_unquoted(text: str) -> bool:
-    """Say whether a text needs no quotes."""
     try:
         text_tokens = tokens(text)[:-1]
     except QuerySyntaxError:

@@ -136,7 +136,6 @@ class Ranker:
         return list(different.values())
 
     def _scan(self, queries: Sequence[Retrieval]) -> None:
-        """Score every selected document for each query."""
         for where, numbers in _groups(query.where for query in queries):
             n_vectors = max(len(queries[number].plan.vectors) for number in numbers)
             n_documents = max(1, self.reader.count(Filter()))

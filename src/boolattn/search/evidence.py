@@ -257,7 +257,6 @@ class Exclusion:
     def _reason(
         self, words: str, group: tuple[str, ...], document: Document
     ) -> tuple[str, str] | None:
-        """Say why a document that asserts a group of an operand's terms is left out."""
         if not (tags := [term for term in group if is_tag(term)]):
             spans = matched_words(words, frozenset(group), 0, len(words))
             named = dict.fromkeys(repr(words[start:end]) for start, end in spans)

@@ -204,7 +204,6 @@ class QueryReader:
         return [value for value, _ in self.reader.value_counts(name, _FEW).frequent]
 
     def _is_word(self, word: str) -> bool:
-        """Tell whether a word is known, and spelt correctly."""
         is_common = getattr(self.parser, "is_word", lambda _: False)  # a parser of the user's
         return bool(is_common(word)) or load_kinds().is_word(word)
 

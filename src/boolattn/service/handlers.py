@@ -261,7 +261,6 @@ class Handlers:
     def _search_batch(
         self, options: str, queries: Sequence[str], is_over: Callable[[], bool]
     ) -> Sequence[SearchResult]:
-        """Search in the worker thread."""
         self._refresh()
         values = json.loads(options)
         k = values.pop("k")
@@ -320,7 +319,6 @@ async def _finished(change: asyncio.Future[None]) -> None:
 
 
 def _is_disk_full(error: BaseException | None) -> bool:
-    """Tell whether the cause of an error is a full disk."""
     while error is not None:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             return True

@@ -87,8 +87,6 @@ class Metrics:
 
 @dataclass
 class _Exchange:
-    """One request and its response."""
-
     scope: Scope
     receive: Receive
     send: Send
@@ -272,7 +270,6 @@ class LimitsMiddleware:
             raise RefusedError(401, code, message, headers=headers)
 
     def _record(self, exchange: _Exchange) -> None:
-        """Count and log a request."""
         seconds = time.perf_counter() - exchange.start
         # 499: the caller closed the connection before a response began.
         status = str(exchange.status or 499)
