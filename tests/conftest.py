@@ -27,9 +27,8 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 
 from boolattn import attach
 from boolattn.attention.layer import BoolAttnLayer
-from boolattn.query.lexicon import CUES, find_cues
 from boolattn.query.parsed_query import span_labels
-from boolattn.query.tree import OPERATORS
+from boolattn.query.tree import CUES, OPERATORS, find_cues
 
 with suppress(ImportError):  # GPU tests run without it
     from hypothesis import settings

@@ -38,27 +38,21 @@ __version__ = "0.1.0.dev0"
 #: For the time that a command shows: the user's, with what is loaded first.
 STARTED = time.perf_counter()
 
-_HOME = {
-    "BoolAttnConfig": "boolattn.attention.config",
-    "BoolBertModel": "boolattn.encoder.bool_bert",
-    "BoolattnError": "boolattn.errors",
-    "Document": "boolattn.data.records",
-    "Operator": "boolattn.query.tree",
-    "TorchEncoder": "boolattn.encoder.torch_encoder",
-    "Searcher": "boolattn.search",
-    "attach": "boolattn.plugin",
-    "build_towers": "boolattn.encoder.towers",
-    "detach": "boolattn.plugin",
-    "encode_queries": "boolattn.encoder.towers",
-    "explain": "boolattn.plugin.explain",
-    "load": "boolattn.plugin",
-    "load_plugin": "boolattn.plugin",
-    "query_encoder": "boolattn.encoder.towers",
-    "save": "boolattn.plugin",
-    "save_plugin": "boolattn.plugin",
-    "save_towers": "boolattn.encoder.tower_storage",
-    "shipped_model": "boolattn.encoders.models",
+_NAMES = {
+    "attention.config": "BoolAttnConfig",
+    "data.records": "Document",
+    "encoder.bool_bert": "BoolBertModel",
+    "encoder.torch_encoder": "TorchEncoder",
+    "encoder.tower_storage": "save_towers",
+    "encoder.towers": "build_towers encode_queries query_encoder",
+    "encoders.models": "shipped_model",
+    "errors": "BoolattnError",
+    "plugin": "attach detach load load_plugin save save_plugin",
+    "plugin.explain": "explain",
+    "query.tree": "Operator",
+    "search": "Searcher",
 }
+_HOME = {name: f"boolattn.{home}" for home, names in _NAMES.items() for name in names.split()}
 
 #: Packages that some names need, and what installs them.
 _EXTRAS = {"torch": "attach", "transformers": "attach", "sentence_transformers": "train"}

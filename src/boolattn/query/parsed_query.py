@@ -17,9 +17,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from boolattn.arrays import to_numpy
-from boolattn.query.lexicon import find_cues
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import Atom, Not, Operator, QueryTree, join_all, join_any, operand
+from boolattn.query.tree import (
+    Atom,
+    Not,
+    Operator,
+    QueryTree,
+    find_cues,
+    join_all,
+    join_any,
+    operand,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

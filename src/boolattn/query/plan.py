@@ -11,7 +11,6 @@ import numpy as np
 
 from boolattn.budget import check_budget
 from boolattn.errors import QueryError
-from boolattn.query.lexicon import unused_cues
 from boolattn.query.structure import (
     MAX_CLAUSES,
     Clause,
@@ -22,7 +21,7 @@ from boolattn.query.structure import (
     n_clauses,
 )
 from boolattn.query.syntax import MAX_OPERANDS
-from boolattn.query.tree import And, Atom, Like, QueryTree, Where, atoms, signed_atoms
+from boolattn.query.tree import And, Atom, Like, QueryTree, Where, atoms, signed_atoms, unused_cues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from boolattn.query.lexicon import find_cues
 from boolattn.query.parsed_query import Gap, ParsedQuery
 from boolattn.query.tokens import QUOTED
-from boolattn.query.tree import EVERYTHING, Operator
+from boolattn.query.tree import EVERYTHING, Operator, find_cues
 
 if TYPE_CHECKING:
     from boolattn.query.parsed_query import Spans

@@ -197,19 +197,12 @@ def explain_lower_rank(operands: Sequence[str], hit: Hit, above: Sequence[Hit]) 
     from statistics import median  # with decimals and fractions, which no other command needs
 
     usual = [median(other.ranks[index] for other in above) for index in range(len(operands))]
-    worse = [
-        (rank / usual[index], index)
-        for index, rank in enumerate(hit.ranks)
-        if rank > usual[index] and not hit.exceeds[index]
-    ]
-    if not worse:
+    rows = (row for row, rank in enumerate(hit.ranks) if rank > usual[row] and not hit.exceeds[row])
+    if (worst := max(rows, key=lambda row: hit.ranks[row] / usual[row], default=None)) is None:
         return ""
-    _, index = max(worse)
-    rank, name = hit.ranks[index], f"{operands[index]!r}"
-    theirs = f"(results above it: {usual[index]:.0f})"
-    if rank > SHORTLIST:
-        return f"is not among the first {SHORTLIST} for {name} {theirs}"
-    return f"is number {rank} for {name} {theirs}"
+    is_far = hit.ranks[worst] > SHORTLIST
+    rank = f"not among the first {SHORTLIST}" if is_far else f"number {hit.ranks[worst]}"
+    return f"is {rank} for {operands[worst]!r} (results above it: {usual[worst]:.0f})"
 
 
 def _negated(operands: Sequence[str], hit: Hit) -> list[str]:
