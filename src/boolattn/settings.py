@@ -39,12 +39,8 @@ P = ParamSpec("P")
 def build(kind: type[T], values: Mapping[str, Any], *, source: str = "") -> T:
     """Make a settings dataclass from plain values and refuse names it does not have.
 
-    Lists become tuples, because settings are frozen and JSON and TOML know only lists.
-
-    Args:
-        kind: A frozen dataclass that checks its own values.
-        values: Plain values, as TOML or JSON gives them.
-        source: Where they came from, for the error message.
+    Lists become tuples, because settings are frozen and JSON and TOML know only lists. An error
+    begins with the ``source`` of the values.
     """
     where = f"{source}: " if source else ""
     known = sorted(field.name for field in fields(kind))  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click import option
 
-from boolattn.cli.output import joined, json_option, note, plural, print_json, quiet_libraries
+from boolattn.cli import joined, json_option, note, plural, print_json, quiet_libraries
 from boolattn.cli.search import ADDRESS_HELP, index_argument, model_option, open_index
 from boolattn.errors import BoolattnError, ConfigError, DataError
 

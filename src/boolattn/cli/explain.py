@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click import option
 
-from boolattn.cli.output import json_option, note, print_json, quiet_libraries
+from boolattn.cli import json_option, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, PluginMismatchError, QueryError
 from boolattn.query.structure import operand_signs
 from boolattn.query.syntax import unparse

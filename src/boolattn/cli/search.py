@@ -16,7 +16,7 @@ import click
 from click import IntRange, option, style
 
 from boolattn import STARTED
-from boolattn.cli.output import json_option, note, plural, print_json, quiet_libraries
+from boolattn.cli import json_option, note, plural, print_json, quiet_libraries
 from boolattn.errors import BoolattnError, ConfigError, QuerySyntaxError
 from boolattn.files import cache_folder
 from boolattn.stores.filters import known_name

@@ -12,8 +12,8 @@ from typing import Any
 import click
 from click import argument, option
 
+from boolattn.cli import joined, json_option, note, print_json, quiet_libraries
 from boolattn.cli.explain import explain
-from boolattn.cli.output import joined, json_option, note, print_json, quiet_libraries
 from boolattn.errors import MissingDataError
 
 #: A sentence like that of the paper's Figure 1.

@@ -178,10 +178,8 @@ class Plan:
             elif self.is_request and operand is None:
                 reason = self.fallback
             elif self.fallback and not self.is_request:
-                kind = (
-                    "text is one operand" if self.is_composed else "query is searched as one text"
-                )
-                reason = f"{self.fallback}; the {kind}"
+                kind = "is one operand" if self.is_composed else "is searched as one text"
+                reason = f"{self.fallback}; the query {kind}"
             elif operand is None:
                 reason = "no operand was found that it negates"
             else:

@@ -139,16 +139,11 @@ class Searcher:
         chosen = build(IndexSettings, named | settings, source="Searcher.build")
         model, kinds = as_encoder(encoder), Kinds(chosen.kinds)
         passages = model.max_tokens if chosen.passages is None else chosen.passages
+        of_model = ("fingerprint", "dimension", "similarity", "digests")
         store_settings = StoreSettings(
-            fingerprint=model.fingerprint,
-            dimension=model.dimension,
-            similarity=model.similarity,
-            model=chosen.model,
+            **{name: getattr(model, name) for name in of_model},
+            **{name: getattr(chosen, name) for name in ("model", "words", "vectors", "precision")},
             passages=passages,
-            words=chosen.words,
-            digests=model.digests,
-            vectors=chosen.vectors,
-            precision=chosen.precision,
             kinds=kinds.members,
             lexicon=kinds.digest,
         )
