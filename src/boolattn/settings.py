@@ -9,7 +9,7 @@ import builtins
 import os
 import sys
 from collections import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache, wraps
 from inspect import Parameter, signature
@@ -17,7 +17,6 @@ from operator import ge, gt, le, lt
 from pathlib import Path
 from types import UnionType
 from typing import (
-    TYPE_CHECKING,
     Any,
     ParamSpec,
     TypeVar,
@@ -28,9 +27,6 @@ from typing import (
 )
 
 from boolattn.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -6,7 +6,7 @@ import resource
 import shlex
 import sys
 import time
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -22,7 +22,6 @@ from boolattn.errors import BoolattnError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
     from boolattn.data.records import Document
     from boolattn.search import Searcher

@@ -6,14 +6,10 @@ A rewritten text has the same characters at the same places, so that spans stay 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from boolattn.query.parsed_query import Gap, ParsedQuery
+from boolattn.query.parsed_query import Gap, ParsedQuery, Spans
 from boolattn.query.tokens import QUOTED
 from boolattn.query.tree import EVERYTHING, Operator, find_cues
-
-if TYPE_CHECKING:
-    from boolattn.query.parsed_query import Spans
 
 #: What an exclusion alone is read after: "no fish please" is "everything, no fish please".
 EVERYTHING_BUT = "everything "

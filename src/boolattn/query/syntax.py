@@ -38,6 +38,7 @@ from boolattn.query.tree import (
     Like,
     Not,
     Or,
+    QueryTree,
     Where,
     join_all,
     join_any,
@@ -48,8 +49,6 @@ from boolattn.query.tree import (
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from boolattn.query.tree import QueryTree
-
     Span = tuple[int, int]
 
 #: Deepest nesting of parentheses, far below Python's recursion limit.

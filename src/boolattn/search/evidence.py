@@ -25,20 +25,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.kinds.lexicon import is_tag, related
-from boolattn.query.structure import clauses, conjunctions, truth
-from boolattn.query.tree import signed_atoms
+from boolattn.query.structure import Clause, clauses, conjunctions, truth
+from boolattn.query.tree import QueryTree, signed_atoms
 from boolattn.scoring.exact import Ranked, shortlist_size, shortlist_spread
 from boolattn.stores.analysis import indexed_text, matched_words, operand_terms
-from boolattn.stores.base import Claim
+from boolattn.stores.base import Claim, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
     from boolattn.data.records import Document
     from boolattn.query.plan import Plan
-    from boolattn.query.structure import Clause
-    from boolattn.query.tree import QueryTree
-    from boolattn.stores.base import Array, Keys, Mask, Reader
+    from boolattn.stores.base import Array, Keys, Mask
     from boolattn.stores.filters import Filter
 
     Groups = tuple[tuple[str, ...], ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from numbers import Integral
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.data.records import Document
 from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.kinds.lexicon import load_kinds
-from boolattn.query.numbers import find_done, find_numbers, without_numbers
+from boolattn.query.numbers import NumberPhrase, find_done, find_numbers, without_numbers
 from boolattn.query.reading import (
     ReadingOptions,
     as_phrase,
@@ -33,16 +33,12 @@ from boolattn.stores.analysis import terms_of
 from boolattn.stores.filters import number_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from boolattn.query.numbers import NumberPhrase
     from boolattn.query.parser import Parser
     from boolattn.query.plan import Plan
     from boolattn.stores.base import Reader
 
-    #: A text; a mapping with ``text`` and, if there are any, ``id``, ``title`` and metadata.
-    DocumentLike = str | Mapping[str, Any] | Document
-
+#: A text; a mapping with ``text`` and, if there are any, ``id``, ``title`` and metadata.
+DocumentLike = str | Mapping[str, Any] | Document
 #: Values of a field that says yes or no.
 _FEW = 4
 _WORD = re.compile(r"(?<!\w)[^\W\d_]+(?!\w)")

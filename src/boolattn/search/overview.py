@@ -15,19 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.errors import QueryError
 from boolattn.kinds.lexicon import load_kinds
-from boolattn.query.tree import And, Atom, Not, Or
+from boolattn.query.tree import And, Atom, Not, Or, QueryTree
 from boolattn.stores.analysis import terms_of
-from boolattn.stores.filters import Filter, number_ranges, parse_filters
-from boolattn.stores.values import count_values, is_number, items
+from boolattn.stores.filters import Field, Filter, number_ranges, parse_filters
+from boolattn.stores.values import ValueCounts, count_values, is_number, items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.query.tree import QueryTree
     from boolattn.stores.base import Reader
-    from boolattn.stores.filters import Field
-    from boolattn.stores.values import ValueCounts
 
 T = TypeVar("T")
 #: Most fields looked at, fields and values returned, different values of a field that is a facet.

@@ -6,7 +6,7 @@ what it left out does not come back, and negated operands are not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,11 @@ import numpy as np
 from boolattn.errors import ConfigError
 from boolattn.query.structure import clauses
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import atoms, signed_atoms
+from boolattn.query.tree import QueryTree, atoms, signed_atoms
 from boolattn.scoring.exact import SHORTLIST
 from boolattn.stores.analysis import matched_words, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from boolattn.query.tree import QueryTree
     from boolattn.search.overview import Facet
 
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
