@@ -22,9 +22,8 @@ from tokenizers import (
     trainers,
 )
 
-from boolattn.query.lexicon import CUES, find_cues
 from boolattn.query.parsed_query import span_labels
-from boolattn.query.tree import OPERATORS
+from boolattn.query.tree import CUES, OPERATORS, find_cues
 
 # Imported where they are used: the process that hands out the tests needs neither.
 if TYPE_CHECKING:

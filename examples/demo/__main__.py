@@ -43,7 +43,7 @@ def demo(k: int, each: int, documents: int, model: str, data: Path | None) -> No
     progress = Progress()
     from rich.markup import escape
 
-    from boolattn.cli.output import quiet_libraries
+    from boolattn.cli import quiet_libraries
     from examples.demo.queries import choose_queries
     from examples.demo.setup import PLAIN, SPLIT, set_up
 

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from boolattn.cli.output import note, progress_lines
+from boolattn.cli import note, progress_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -38,27 +38,22 @@ __version__ = "0.1.0.dev0"
 #: For the time that a command shows: the user's, with what is loaded first.
 STARTED = time.perf_counter()
 
-_HOME = {
-    "BoolAttnConfig": "boolattn.attention.config",
-    "BoolBertModel": "boolattn.encoder.bool_bert",
-    "BoolattnError": "boolattn.errors",
-    "Document": "boolattn.data.records",
-    "Operator": "boolattn.query.tree",
-    "TorchEncoder": "boolattn.encoder.torch_encoder",
-    "Searcher": "boolattn.search",
-    "attach": "boolattn.plugin.storage",
-    "build_towers": "boolattn.encoder.towers",
-    "detach": "boolattn.plugin.install",
-    "encode_queries": "boolattn.encoder.towers",
-    "explain": "boolattn.plugin.explain",
-    "load": "boolattn.plugin.storage",
-    "load_plugin": "boolattn.plugin.storage",
-    "query_encoder": "boolattn.encoder.towers",
-    "save": "boolattn.plugin.storage",
-    "save_plugin": "boolattn.plugin.storage",
-    "save_towers": "boolattn.encoder.tower_storage",
-    "shipped_model": "boolattn.encoders.models",
+_NAMES = {
+    "attention.config": "BoolAttnConfig",
+    "data.records": "Document",
+    "encoder.bool_bert": "BoolBertModel",
+    "encoder.torch_encoder": "TorchEncoder",
+    "encoder.tower_storage": "save_towers",
+    "encoder.towers": "build_towers encode_queries query_encoder",
+    "encoders.models": "shipped_model",
+    "errors": "BoolattnError",
+    "plugin.explain": "explain",
+    "plugin.install": "detach",
+    "plugin.storage": "attach load load_plugin save save_plugin",
+    "query.tree": "Operator",
+    "search": "Searcher",
 }
+_HOME = {name: f"boolattn.{home}" for home, names in _NAMES.items() for name in names.split()}
 
 #: Packages that some names need, and what installs them.
 _EXTRAS = {"torch": "attach", "transformers": "attach", "sentence_transformers": "train"}

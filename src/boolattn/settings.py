@@ -9,7 +9,7 @@ import builtins
 import os
 import sys
 from collections import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache, wraps
 from inspect import Parameter, signature
@@ -17,7 +17,6 @@ from operator import ge, gt, le, lt
 from pathlib import Path
 from types import UnionType
 from typing import (
-    TYPE_CHECKING,
     Any,
     ParamSpec,
     TypeVar,
@@ -29,9 +28,6 @@ from typing import (
 
 from boolattn.errors import ConfigError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -39,12 +35,8 @@ P = ParamSpec("P")
 def build(kind: type[T], values: Mapping[str, Any], *, source: str = "") -> T:
     """Make a settings dataclass from plain values and refuse names it does not have.
 
-    Lists become tuples, because settings are frozen and JSON and TOML know only lists.
-
-    Args:
-        kind: A frozen dataclass that checks its own values.
-        values: Plain values, as TOML or JSON gives them.
-        source: Where they came from, for the error message.
+    Lists become tuples, because settings are frozen and JSON and TOML know only lists. An error
+    begins with the ``source`` of the values.
     """
     where = f"{source}: " if source else ""
     known = sorted(field.name for field in fields(kind))  # type: ignore[arg-type]

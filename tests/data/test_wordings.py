@@ -13,9 +13,8 @@ from benchmark_data.taxa.queries import Speaker
 from benchmark_data.taxa.sets import Group, Operand
 from boolattn.data.built import WORDINGS_SHA256
 from boolattn.errors import DataError
-from boolattn.query.lexicon import find_cues
 from boolattn.query.structure import TEMPLATES
-from boolattn.query.tree import Operator
+from boolattn.query.tree import Operator, find_cues
 
 FROZEN = ("1", WORDINGS_SHA256["taxa"])
 

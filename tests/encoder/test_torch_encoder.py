@@ -13,7 +13,7 @@ from boolattn.encoder.tower_storage import save_towers
 from boolattn.encoder.towers import build_towers, query_encoder
 from boolattn.errors import MissingDataError
 from boolattn.plugin.install import plugin_of
-from boolattn.service.replies import explain_words
+from boolattn.service.schemas import explain_words
 from tests.conftest import trained
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"

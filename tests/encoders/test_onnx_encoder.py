@@ -23,9 +23,9 @@ from boolattn.errors import (
     IndexMismatchError,
     MissingDataError,
 )
-from boolattn.query import runtime
+from boolattn.query import parser as runtime
+from boolattn.query.parser import THREADS_VARIABLE, default_threads
 from boolattn.query.plan import plan_queries
-from boolattn.query.runtime import THREADS_VARIABLE, default_threads
 from boolattn.query.syntax import parse
 from boolattn.search import Document, Searcher
 from tests.exact_ranking import score

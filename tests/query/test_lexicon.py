@@ -1,6 +1,5 @@
 from boolattn.attention import config as attention_config
-from boolattn.query.lexicon import CUES, NOT_CUES, find_cues, unused_cues
-from boolattn.query.tree import OPERATORS, Operator
+from boolattn.query.tree import CUES, NOT_CUES, OPERATORS, Operator, find_cues, unused_cues
 from tests.conftest import cue_labels
 
 

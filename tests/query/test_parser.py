@@ -18,8 +18,7 @@ from boolattn.encoder.parser import ParserModel, make_parser_labels, parser_loss
 from boolattn.encoders.int8 import quantise
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.parsed_query import ParserOutput, decode
-from boolattn.query.parser import Parser, load_parser
-from boolattn.query.runtime import open_tokenizer, run_graph
+from boolattn.query.parser import Parser, load_parser, open_tokenizer, run_graph
 from boolattn.query.syntax import parse
 from boolattn.training.parser import ParserTraining, best_threshold, main, train_parser
 

@@ -6,7 +6,7 @@ import pytest
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
 from boolattn import Searcher
-from boolattn.errors import ConfigError, QueryError
+from boolattn.errors import ConfigError
 
 TEXTS = [
     "A hawk moth found in Borneo.",
@@ -108,5 +108,5 @@ def test_bad_rerankers_are_refused(searcher, reranked):
         reranked(lambda pairs: [1.0]).search("moth")
     with pytest.raises(ConfigError, match="got other values"):
         reranked(lambda pairs: [float("nan")] * len(pairs)).search("moth")
-    with pytest.raises(QueryError, match="rerank must be at least 0"):
+    with pytest.raises(ConfigError, match="rerank must be at least 0"):
         searcher.search("moth", rerank=-1)

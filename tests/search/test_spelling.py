@@ -6,7 +6,7 @@ import pytest
 
 from boolattn.query.syntax import unparse
 from boolattn.search import Document, Searcher, SearchOptions
-from boolattn.search.queries import QueryReader
+from boolattn.search.inputs import QueryReader
 from tests.parses import KnownParses
 
 TEXTS = (

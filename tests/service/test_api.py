@@ -262,7 +262,7 @@ def test_health_and_about(serve):
     health = client.get("/health").json()
     assert (health["status"], health["documents"]) == ("ok", 6)
     about = client.get("/about").json()
-    assert about["boolean"] == "a model"
+    assert about["model"] == "a model"
 
 
 def test_metrics_count_by_route_pattern(serve):

@@ -242,7 +242,7 @@ def _stopped_midway(address, process):
     [
         (["--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is empty"),
         (["--max-k", "0"], "max_k must be at least 1"),
-        (["--timeout", "inf"], "timeout must be above 0 and below 86400 seconds, got inf"),
+        (["--timeout", "inf"], "timeout must be above 0 and below 86400; got inf"),
         (["--port", "TAKEN"], "cannot listen on 127.0.0.1"),
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
     ],

@@ -1,4 +1,4 @@
-"""The command line. Each verb is imported when it is called, and imports what it needs then.
+"""The command line: its verbs, each imported when it is called, and the output of all of them.
 
 Results go to stdout, everything else to stderr; a user's error is one line and exit status 2.
 """
@@ -6,22 +6,36 @@ Results go to stdout, everything else to stderr; a user's error is one line and 
 from __future__ import annotations
 
 import gc
+import json
+import logging
 import os
 import sys
+import time
+from functools import reduce
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import boolattn
 from boolattn.errors import BoolattnError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+#: Seconds between two lines of progress.
+_PAUSE = 5.0
+_LOUD = ("accelerate", "faiss", "httpx", "sentence_transformers", "transformers", "uvicorn")
 #: The verbs under the headings of the help, each with its module.
 _VERBS = {
     "Search": {"index": "documents", "search": "search", "serve": "serve", "explain": "explain"},
     "Documents of an index": dict.fromkeys(("info", "add", "update", "delete"), "documents"),
     "Models": dict.fromkeys(("pretrain", "train", "average", "export", "checksums"), "train")
     | dict.fromkeys(("evaluate", "compare"), "evaluate"),
-    "Data and paper": {"reproduce": "reproduce", "data": "data"},
+    "Data and paper": {"reproduce": "train", "data": "data"},
 }
 _MODULES = {verb: module for verbs in _VERBS.values() for verb, module in verbs.items()}
 #: Packages of the extra ``train``.
@@ -96,3 +110,50 @@ def main() -> None:
         line = f"this needs {name}; pip install 'boolattn[train]'"
     click.echo(f"boolattn: {line}", err=True)
     sys.exit(2)
+
+
+def joined(*decorators: Decorator) -> Decorator:
+    """Make one decorator of the options that several verbs have."""
+    return lambda command: reduce(lambda f, decorate: decorate(f), decorators[::-1], command)
+
+
+def print_json(value: object, *, indent: int | None = None) -> None:
+    """Print a value as JSON; numbers that JSON does not have become null."""
+    text = json.dumps(value, ensure_ascii=False, default=sorted)
+    finite = json.loads(text, parse_constant=lambda _: None)
+    click.echo(json.dumps(finite, ensure_ascii=False, indent=indent))
+
+
+def plural(n: int, name: str) -> str:
+    """Return a number of things in words: "1 row", "2,000 rows"."""
+    return f"{n:,} {name}{'s' * (n != 1)}"
+
+
+def note(line: str, **style: Any) -> None:
+    """Print a line to stderr."""
+    click.secho(line, err=True, **style)
+
+
+def progress_lines() -> Callable[[str, int, int], None]:
+    """Return a function that prints now and then how much of a task is done."""
+    last = time.monotonic()
+
+    def show(task: str, done: int, total: int) -> None:
+        nonlocal last
+        if done == total or time.monotonic() - last >= _PAUSE:
+            last = time.monotonic()
+            note(f"{task}: {done:,} of {total:,}")
+
+    return show
+
+
+def quiet_libraries(log_format: str = "") -> None:
+    """Turn off progress bars of libraries; with a format, send our log to stderr."""
+    if log_format:
+        logging.basicConfig(level=logging.INFO, format=log_format, stream=sys.stderr)
+        for name in _LOUD:
+            logging.getLogger(name).setLevel(logging.WARNING)
+    # Read when transformers is imported, which most verbs never do.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if (library := sys.modules.get("transformers.utils.logging")) is not None:
+        library.disable_progress_bar()

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click import option
 
-from boolattn.cli.output import joined, json_option, note, print_json
+from boolattn.cli import joined, json_option, note, print_json
 from boolattn.errors import ConfigError
 
 data_set_options = joined(

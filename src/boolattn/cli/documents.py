@@ -6,7 +6,7 @@ import resource
 import shlex
 import sys
 import time
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click import option
 
-from boolattn.cli.output import joined, json_option, note, plural, print_json, quiet_libraries
+from boolattn.cli import joined, json_option, note, plural, print_json, quiet_libraries
 from boolattn.cli.search import ADDRESS_HELP, index_argument, model_option, open_index
 from boolattn.errors import BoolattnError, ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
 
     from boolattn.data.records import Document
     from boolattn.search import Searcher

@@ -15,8 +15,7 @@ import click
 from click import option
 
 import boolattn
-from boolattn.cli import output
-from boolattn.cli.output import json_option, note, print_json
+from boolattn.cli import json_option, note, print_json, progress_lines, quiet_libraries
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
     from boolattn.search.systems import RUNS
 
     options["is_model"] = model != "bm25" and not model.endswith(RUNS)
-    output.quiet_libraries()
+    quiet_libraries()
     if on == "people":
         _evaluate_people(model, split or ("validation",), **options)
         return
@@ -106,13 +105,12 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
 def _one_system(
     data_set: Dataset, splits: Sequence[str], model: str, options: Mapping[str, Any]
 ) -> Iterator[Opened]:
-    """Open the model over one benchmark."""
     from boolattn.evaluation.benchmark import prepare
     from boolattn.search.systems import SystemOptions, open_system
 
     benchmark = prepare(data_set, splits, **{name: options[name] for name in _SIZES})
     names = ("gate", "is_composed", "hybrid", "strict_not", "device")
-    chosen = SystemOptions(**{n: options[n] for n in names}, progress=output.progress_lines())
+    chosen = SystemOptions(**{n: options[n] for n in names}, progress=progress_lines())
     system = open_system(model, benchmark, chosen)
     if system.gate == "closed":
         note("note: this model needs oracle labels; without --gate label its gate stays closed")
@@ -174,7 +172,6 @@ def _measure(
     way: str,
     out: Path,
 ) -> Results:
-    """Rank and measure the queries of one split, and write the run."""
     from boolattn.evaluation.metrics import measure, needed_depth
     from boolattn.evaluation.ranking import write_run
     from boolattn.evaluation.results import results_of
@@ -211,7 +208,6 @@ def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
 
 
 def _file_stem(results: Results) -> str:
-    """Return the name of a result's files, without an ending."""
     words = (results.label, results.gate, results.dataset, results.split)
     return re.sub(r"[^\w.]+", "-", "-".join(words)).strip("-")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click import option
 
-from boolattn.cli.output import json_option, note, print_json, quiet_libraries
+from boolattn.cli import json_option, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, PluginMismatchError, QueryError
 from boolattn.query.structure import operand_signs
 from boolattn.query.syntax import unparse
@@ -99,16 +99,11 @@ def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizer
     return encoder, AutoTokenizer.from_pretrained(home, local_files_only=True)
 
 
-def _is_composed(plan: Plan) -> bool:
-    return plan.is_composed and not isinstance(plan.tree, Atom)
-
-
 def _parse_values(plan: Plan) -> dict[str, Any]:
-    """Return the parsed query for JSON."""
     return {
         "tree": unparse(plan.parsed),
         "confidence": plan.confidence,
-        "is_composed": _is_composed(plan),
+        "is_composed": plan.is_composed,
         "operands": [atom.text for atom in atoms(plan.tree)],
         "spans": plan.spans,
         "is_negated": [sign < 0 for sign in operand_signs(plan.tree)],
@@ -120,7 +115,7 @@ def _parse_line(plan: Plan) -> str:
     if isinstance(parsed, Atom):
         kind = f"a request for {parsed.text!r}" if plan.is_request else "one operand"
         return f"parsed as {kind}: searched as one text"
-    used = "" if _is_composed(plan) else ", too low: searched as one text"
+    used = "" if plan.is_composed else ", too low: searched as one text"
     return f"parsed as {unparse(parsed)}   (confidence {plan.confidence:.0%}{used})"
 
 

@@ -16,7 +16,7 @@ import click
 from click import IntRange, option, style
 
 from boolattn import STARTED
-from boolattn.cli.output import json_option, note, plural, print_json, quiet_libraries
+from boolattn.cli import json_option, note, plural, print_json, quiet_libraries
 from boolattn.errors import BoolattnError, ConfigError, QuerySyntaxError
 from boolattn.files import cache_folder
 from boolattn.stores.filters import known_name
@@ -80,7 +80,7 @@ _OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
 @json_option
 def search(index: str, query: tuple[str, ...], k: int, **options: Any) -> None:
     """Search an index: one query, or without one a prompt (or the lines of stdin)."""
-    from boolattn.search.options import SearchOptions
+    from boolattn.search.inputs import SearchOptions
     from boolattn.stores.filters import parse_filters
 
     quiet_libraries()
@@ -166,7 +166,6 @@ def _choose_fields(text: str, metadata: Sequence[str]) -> list[str]:
 
 
 def _printer(form: str, fields: list[str], k: int, *, explain: bool) -> Printer:
-    """Return what prints up to ``k`` results in a format."""
     if form == "json":
         return lambda result, _number, _start: print_json(result.to_dict())
     if form == "table":

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click import option
 
-from boolattn.cli.output import joined, note, quiet_libraries
+from boolattn.cli import joined, note, quiet_libraries
 from boolattn.cli.search import index_argument, model_option, open_index
 from boolattn.files import require
 from boolattn.service.settings import LOOPBACK, ServiceSettings, key_from

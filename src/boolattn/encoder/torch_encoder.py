@@ -22,7 +22,7 @@ from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.explain import explain
 from boolattn.plugin.install import plugin_of
-from boolattn.query.runtime import vocabulary_sum
+from boolattn.query.parser import vocabulary_sum
 from boolattn.settings import checked
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from boolattn.budget import check_budget
 from boolattn.checksums import DAMAGED, file_sum, read_typed_manifest, verify, write_manifest
 from boolattn.encoders.base import Encoder
 from boolattn.errors import ConfigError, DataError
-from boolattn.query.runtime import (
+from boolattn.query.parser import (
     MAX_CHARACTERS,
     MAX_REMEMBERED,
     check_runtime,

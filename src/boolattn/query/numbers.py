@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.query.tokens import QUOTED
-from boolattn.query.tree import Not, Where, join_all
+from boolattn.query.tree import Not, QueryTree, Where, join_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-
-    from boolattn.query.tree import QueryTree
 
     #: Least and largest value; and true where these are the years of dates.
     Range = tuple[float, float] | tuple[float, float, bool]

@@ -16,9 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from boolattn.query.lexicon import find_cues
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import Atom, Not, Operator, QueryTree, join_all, join_any, operand
+from boolattn.query.tree import (
+    Atom,
+    Not,
+    Operator,
+    QueryTree,
+    find_cues,
+    join_all,
+    join_any,
+    operand,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -221,7 +229,6 @@ def _softmax(logits: Array) -> Array:
 
 
 def _negates_a_positive(parsed: ParsedQuery) -> bool:
-    """Tell whether a negated operand has only words of positive ones."""
     owned = [{at for span in spans for at in range(*span)} for spans in parsed.operands]
     signed = list(zip(owned, parsed.is_negated, strict=True))
     inside = set().union(*(positions for positions, negated in signed if not negated))

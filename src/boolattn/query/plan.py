@@ -11,7 +11,6 @@ import numpy as np
 
 from boolattn.budget import check_budget
 from boolattn.errors import QueryError
-from boolattn.query.lexicon import unused_cues
 from boolattn.query.structure import (
     MAX_CLAUSES,
     Clause,
@@ -22,7 +21,7 @@ from boolattn.query.structure import (
     n_clauses,
 )
 from boolattn.query.syntax import MAX_OPERANDS
-from boolattn.query.tree import And, Atom, Like, QueryTree, Where, atoms, signed_atoms
+from boolattn.query.tree import And, Atom, Like, QueryTree, Where, atoms, signed_atoms, unused_cues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,18 +39,11 @@ _LONG_TEXT = 12
 _QUOTES = '"“„«'
 
 
-class QueryEncoder(Protocol):
-    """What encodes queries."""
-
+class _Encoder(Protocol):
     @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-
-    def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        """Encode whole queries."""
-
-    def encode_operands(self, texts: Sequence[str]) -> Vectors:
-        """Encode operands, as queries without an operator."""
+    def dimension(self) -> int: ...
+    def encode_queries(self, texts: Sequence[str]) -> Vectors: ...
+    def encode_operands(self, texts: Sequence[str]) -> Vectors: ...
 
 
 def _nothing() -> Vectors:
@@ -186,10 +178,8 @@ class Plan:
             elif self.is_request and operand is None:
                 reason = self.fallback
             elif self.fallback and not self.is_request:
-                kind = (
-                    "text is one operand" if self.is_composed else "query is searched as one text"
-                )
-                reason = f"{self.fallback}; the {kind}"
+                kind = "is one operand" if self.is_composed else "is searched as one text"
+                reason = f"{self.fallback}; the query {kind}"
             elif operand is None:
                 reason = "no operand was found that it negates"
             else:
@@ -202,7 +192,7 @@ class Plan:
 
 def plan_queries(
     readings: Sequence[Plan],
-    encoder: QueryEncoder,
+    encoder: _Encoder,
     known: Mapping[str, Vectors] | None = None,
     *,
     plain: bool = False,

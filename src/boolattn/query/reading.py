@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.query.numbers import other_spans
-from boolattn.query.parsed_query import ParserOutput, words
+from boolattn.query.numbers import NumberPhrase, other_spans
+from boolattn.query.parsed_query import ParserOutput, Span, Spans, words
 from boolattn.query.plan import IS_OFF, NO_PARSER, Plan
 from boolattn.query.rewriting import (
     EVERYTHING_BUT,
@@ -30,6 +30,7 @@ from boolattn.query.tree import (
     Like,
     Not,
     Operator,
+    QueryTree,
     Where,
     atoms,
     join_all,
@@ -39,12 +40,7 @@ from boolattn.query.tree import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from boolattn.query.numbers import NumberPhrase
-    from boolattn.query.parsed_query import Span, Spans
     from boolattn.query.parser import Parser
-    from boolattn.query.tree import QueryTree
 
 MODES = ("auto", "plain", "explicit")
 
@@ -57,7 +53,6 @@ def may_be_title(plan: Plan) -> bool:
 
 
 def _whole(plan: Plan) -> QueryTree:
-    """Return the text as one operand."""
     return join_all([Atom(plan.text), *plan.added])
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from boolattn.query.lexicon import find_cues
-from boolattn.query.parsed_query import Gap, ParsedQuery
+from boolattn.query.parsed_query import Gap, ParsedQuery, Span, Spans
 from boolattn.query.tokens import QUOTED
-from boolattn.query.tree import EVERYTHING, Operator
+from boolattn.query.tree import EVERYTHING, Operator, find_cues
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from boolattn.query.parsed_query import Span, Spans
 
 #: What an exclusion alone is read after: "no fish please" is "everything, no fish please".
 EVERYTHING_BUT = "everything "

@@ -13,6 +13,7 @@ from boolattn.query.tree import (
     Everything,
     Like,
     Not,
+    Operator,
     Or,
     QueryTree,
     Where,
@@ -23,7 +24,6 @@ from boolattn.query.tree import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.query.tree import Operator
 
 #: A tree of more alternatives, and more than it has operands, is not composed.
 MAX_CLAUSES = 16

@@ -17,6 +17,7 @@ Only upper-case words are operators, and none between quotes. After "-" a phrase
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
@@ -37,6 +38,7 @@ from boolattn.query.tree import (
     Like,
     Not,
     Or,
+    QueryTree,
     Where,
     join_all,
     join_any,
@@ -47,8 +49,6 @@ from boolattn.query.tree import (
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from boolattn.query.tree import QueryTree
-
     Span = tuple[int, int]
 
 #: Deepest nesting of parentheses, far below Python's recursion limit.
@@ -91,9 +91,7 @@ def is_explicit(text: str) -> bool:
     >>> is_explicit("moths of Borneo but not Sumatra"), is_explicit("moths -Sumatra")
     (False, True)
     """
-    try:
-        query_tokens = tokens(text)
-    except QuerySyntaxError:
+    if (query_tokens := _tokens(text)) is None:
         # A quote without an end is an inch sign or a typing error; the operators decide.
         return any(word in OPERATOR_WORDS for word in text.split())
     return any(
@@ -114,10 +112,7 @@ def parse_entry(text: str) -> QueryTree:
     """
     if not text.strip():
         raise QueryError("an entry of positive or negative is empty; leave it out")
-    try:
-        kinds = [token.kind for token in tokens(text)[:-1]]
-    except QuerySyntaxError:
-        kinds = []
+    kinds = [token.kind for token in _tokens(text) or ()]
     uses_syntax = is_explicit(text) or kinds == ["quoted"] or "where" in kinds
     return parse(text) if uses_syntax else operand(text.strip())
 
@@ -262,15 +257,17 @@ def _grouped(tree: QueryTree) -> str:
 
 
 def _is_unquoted(text: str) -> bool:
-    """Say whether a text needs no quotes."""
-    try:
-        text_tokens = tokens(text)[:-1]
-    except QuerySyntaxError:
-        return False
-    words = [token.text for token in text_tokens]
-    if not words or any(token.kind != "word" for token in text_tokens) or " ".join(words) != text:
-        return False
-    return not split_weight(text)[1] and type(operand(text)) is Atom
+    text_tokens = _tokens(text) or []
+    words = [token.text for token in text_tokens if token.kind == "word"]
+    is_plain = 0 < len(words) == len(text_tokens) and " ".join(words) == text
+    return is_plain and not split_weight(text)[1] and type(operand(text)) is Atom
+
+
+def _tokens(text: str) -> list[Token] | None:
+    """Return the tokens of a text; ``None`` where they cannot be read."""
+    with suppress(QuerySyntaxError):
+        return tokens(text)[:-1]
+    return None
 
 
 def _quoted(text: str) -> str:

@@ -141,7 +141,6 @@ def _conditions(match: re.Match[str], value: Token) -> tuple[str, ...]:
 
 
 def _weighted(text: str, token: Token) -> Token:
-    """Add the weight that follows a token."""
     if (match := _WEIGHT.match(text, token.end)) is None:
         return token
     return Token(token.kind, token.text, token.start, match.end(), match[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boolattn.data.records import Document
 from boolattn.encoders.models import load_model
-from boolattn.search.options import IndexSettings, SearchOptions
+from boolattn.search.inputs import IndexSettings, SearchOptions
 from boolattn.search.result import Hit, SearchResult
 from boolattn.search.searcher import Searcher
 

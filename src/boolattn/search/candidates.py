@@ -9,20 +9,17 @@ import numpy as np
 
 from boolattn.query.tree import Where, atoms
 from boolattn.scoring.exact import SHORTLIST, Ranked, highest, leader, top_k
-from boolattn.scoring.fitted import fit
-from boolattn.search.evidence import LexicalEvidence
+from boolattn.scoring.fitted import Fitted, fit
+from boolattn.search.evidence import Exclusion, LexicalEvidence
 from boolattn.stores.analysis import operand_terms
-from boolattn.stores.filters import Filter, clause_conditions
+from boolattn.stores.filters import Condition, Filter, clause_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from boolattn.query.plan import Plan
-    from boolattn.scoring.fitted import Fitted
-    from boolattn.search.evidence import Exclusion
-    from boolattn.search.options import SearchOptions
+    from boolattn.search.inputs import SearchOptions
     from boolattn.stores.base import Array, Keys, Mask, Reader
-    from boolattn.stores.filters import Condition
 
 #: Scores of one scan: vectors times documents (256 MB).
 _MAX_SCORES = 1 << 26
@@ -136,7 +133,6 @@ class Ranker:
         return list(different.values())
 
     def _scan(self, queries: Sequence[Retrieval]) -> None:
-        """Score every selected document for each query."""
         for where, numbers in _groups(query.where for query in queries):
             n_vectors = max(len(queries[number].plan.vectors) for number in numbers)
             n_documents = max(1, self.reader.count(Filter()))

@@ -25,20 +25,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.kinds.lexicon import is_tag, related
-from boolattn.query.structure import clauses, conjunctions, truth
-from boolattn.query.tree import signed_atoms
+from boolattn.query.structure import Clause, clauses, conjunctions, truth
+from boolattn.query.tree import QueryTree, signed_atoms
 from boolattn.scoring.exact import Ranked, shortlist_size, shortlist_spread
 from boolattn.stores.analysis import indexed_text, matched_words, operand_terms
-from boolattn.stores.base import Claim
+from boolattn.stores.base import Claim, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
     from boolattn.data.records import Document
     from boolattn.query.plan import Plan
-    from boolattn.query.structure import Clause
-    from boolattn.query.tree import QueryTree
-    from boolattn.stores.base import Array, Keys, Mask, Reader
+    from boolattn.stores.base import Array, Keys, Mask
     from boolattn.stores.filters import Filter
 
     Groups = tuple[tuple[str, ...], ...]
@@ -257,7 +255,6 @@ class Exclusion:
     def _reason(
         self, words: str, group: tuple[str, ...], document: Document
     ) -> tuple[str, str] | None:
-        """Say why a document that asserts a group of an operand's terms is left out."""
         if not (tags := [term for term in group if is_tag(term)]):
             spans = matched_words(words, frozenset(group), 0, len(words))
             named = dict.fromkeys(repr(words[start:end]) for start, end in spans)

@@ -5,7 +5,6 @@ Both are the same for the same documents, and read a bounded number of them.
 
 from __future__ import annotations
 
-import math
 import re
 import weakref
 from collections import Counter
@@ -16,21 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from boolattn.errors import QueryError
 from boolattn.kinds.lexicon import load_kinds
-from boolattn.query.tree import And, Atom, Not, Or
+from boolattn.query.tree import And, Atom, Not, Or, QueryTree
 from boolattn.stores.analysis import terms_of
-from boolattn.stores.filters import Filter, number_ranges, parse_filters
-from boolattn.stores.values import count_values, is_number, items
+from boolattn.stores.filters import Field, Filter, number_ranges, parse_filters
+from boolattn.stores.values import ValueCounts, count_values, is_number, items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.query.tree import QueryTree
     from boolattn.stores.base import Reader
-    from boolattn.stores.filters import Field
-    from boolattn.stores.values import ValueCounts
-
-    _Score = Callable[[set[int], set[int], int], float]
 
 T = TypeVar("T")
 #: Most fields looked at, fields and values returned, different values of a field that is a facet.
@@ -172,8 +166,11 @@ def find_examples(reader: Reader, n_changes: int) -> tuple[Example, ...]:
     examples = [Example(plain, Atom(plain))] if plain else []
     used = {plain}
     order = {name: rank for rank, name in enumerate(topics, start=1)}
-    for score, words, join in _KINDS:
-        scores = {(a, b): score(topics[a], topics[b], len(documents)) / order[a] for a, b in pairs}
+    for words, join, score in _KINDS:
+        scores = {
+            (a, b): score(len(topics[a]), len(topics[b]), len(topics[a] & topics[b])) / order[a]
+            for a, b in pairs
+        }
         fitting = [pair for pair in pairs if scores[pair] > 0]
         # Topics that no example has yet come first.
         best = max(fitting, key=lambda p: (used.isdisjoint(p), scores[p]), default=None)
@@ -184,28 +181,14 @@ def find_examples(reader: Reader, n_changes: int) -> tuple[Example, ...]:
     return tuple(examples)
 
 
-def _not_score(a: set[int], b: set[int], _n: int) -> float:
-    """Prefer an operand that excludes about half of the other's documents, and few besides."""
-    n_both = len(a & b)
-    return min(n_both, len(a) - n_both) * n_both / len(b) if n_both > 1 else 0.0
-
-
-def _and_score(a: set[int], b: set[int], n: int) -> float:
-    """Prefer operands that are together in many documents, and more than by chance."""
-    n_both = len(a & b)
-    is_stricter = 1 < n_both < min(len(a), len(b))
-    return n_both * math.log1p(n * n_both / (len(a) * len(b))) if is_stricter else 0.0
-
-
-def _or_score(a: set[int], b: set[int], _n: int) -> float:
-    """Prefer frequent operands that are rarely together."""
-    return min(len(a), len(b)) - 3.0 * len(a & b)
-
-
-_KINDS: tuple[tuple[_Score, str, Callable[[Atom, Atom], QueryTree]], ...] = (
-    (_not_score, "but not", lambda a, b: And((a, Not(b)))),
-    (_and_score, "and", lambda a, b: And((a, b))),
-    (_or_score, "or", lambda a, b: Or((a, b))),
+#: Words of an operator, its tree, and how well two topics fit it, by how many documents the first
+#: has, the second, and both.
+_KINDS: tuple[tuple[str, Callable[[Atom, Atom], QueryTree], Callable[..., float]], ...] = (
+    # It excludes about half of the first one's documents, and few besides.
+    ("but not", lambda a, b: And((a, Not(b))), lambda a, b, both: min(both, a - both) * both / b),
+    # Together they are in many documents, and more than by chance.
+    ("and", lambda a, b: And((a, b)), lambda a, b, both: both**2 / max(a, b) * (both < min(a, b))),
+    ("or", lambda a, b: Or((a, b)), lambda a, b, both: min(a, b) - 3 * both),
 )
 
 

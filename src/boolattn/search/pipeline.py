@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.errors import QueryError
-from boolattn.query.plan import IS_OFF, plan_queries
+from boolattn.query.plan import IS_OFF, Plan, plan_queries
 from boolattn.query.tree import Everything, Where, atoms, signed_atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import Ranker, Retrieval
 from boolattn.search.evidence import Exclusion
-from boolattn.search.overview import absent_values, count_facets
-from boolattn.search.queries import QueryReader
+from boolattn.search.inputs import QueryReader, SearchOptions
+from boolattn.search.overview import Facet, absent_values, count_facets
 from boolattn.search.result import (
     RANKED_LOWER,
     SHORTENED,
@@ -27,18 +27,14 @@ from boolattn.search.result import (
     explain_lower_rank,
     judge,
 )
-from boolattn.stores.filters import Filter, alternatives, condition_of, read_filters
+from boolattn.stores.filters import Condition, Filter, alternatives, condition_of, read_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from boolattn.encoders.base import Encoder
     from boolattn.query.parser import Parser
-    from boolattn.query.plan import Plan
-    from boolattn.search.options import SearchOptions
-    from boolattn.search.overview import Facet
     from boolattn.stores.base import Array, Keys, Reader
-    from boolattn.stores.filters import Condition
 
 _MORE = 100  # documents ranked beyond twice the results, where words leave some out
 OTHER_LEXICON = (

@@ -6,7 +6,7 @@ what it left out does not come back, and negated operands are not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,11 @@ import numpy as np
 from boolattn.errors import ConfigError
 from boolattn.query.structure import clauses
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import atoms, signed_atoms
+from boolattn.query.tree import QueryTree, atoms, signed_atoms
 from boolattn.scoring.exact import SHORTLIST
 from boolattn.stores.analysis import matched_words, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from boolattn.query.tree import QueryTree
     from boolattn.search.overview import Facet
 
 KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
@@ -197,19 +194,12 @@ def explain_lower_rank(operands: Sequence[str], hit: Hit, above: Sequence[Hit]) 
     from statistics import median  # with decimals and fractions, which no other command needs
 
     usual = [median(other.ranks[index] for other in above) for index in range(len(operands))]
-    worse = [
-        (rank / usual[index], index)
-        for index, rank in enumerate(hit.ranks)
-        if rank > usual[index] and not hit.exceeds[index]
-    ]
-    if not worse:
+    rows = (row for row, rank in enumerate(hit.ranks) if rank > usual[row] and not hit.exceeds[row])
+    if (worst := max(rows, key=lambda row: hit.ranks[row] / usual[row], default=None)) is None:
         return ""
-    _, index = max(worse)
-    rank, name = hit.ranks[index], f"{operands[index]!r}"
-    theirs = f"(results above it: {usual[index]:.0f})"
-    if rank > SHORTLIST:
-        return f"is not among the first {SHORTLIST} for {name} {theirs}"
-    return f"is number {rank} for {name} {theirs}"
+    is_far = hit.ranks[worst] > SHORTLIST
+    rank = f"not among the first {SHORTLIST}" if is_far else f"number {hit.ranks[worst]}"
+    return f"is {rank} for {operands[worst]!r} (results above it: {usual[worst]:.0f})"
 
 
 def _negated(operands: Sequence[str], hit: Hit) -> list[str]:

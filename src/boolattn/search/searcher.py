@@ -17,12 +17,12 @@ from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.files import atomic_folder, scratch_folder
 from boolattn.kinds.lexicon import Kinds
 from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
-from boolattn.query.parser import load_parser
+from boolattn.query.parser import Parser, load_parser
 from boolattn.query.reading import check_queries
-from boolattn.search.options import IndexSettings, as_documents, read_options
-from boolattn.search.overview import find_examples, find_facets
+from boolattn.search.inputs import DocumentLike, IndexSettings, as_documents, read_options
+from boolattn.search.overview import Example, Facet, find_examples, find_facets
 from boolattn.search.pipeline import Pipeline
-from boolattn.search.result import as_reranker, rerank
+from boolattn.search.result import SearchResult, as_reranker, rerank
 from boolattn.settings import build, checked
 from boolattn.stores.address import create_store, open_store
 from boolattn.stores.base import Store
@@ -30,17 +30,12 @@ from boolattn.stores.filters import Filter
 from boolattn.stores.foreign import ForeignStore
 from boolattn.stores.local.store import LocalStore
 from boolattn.stores.settings import StoreSettings, check_model
-from boolattn.stores.writer import Writer
+from boolattn.stores.writer import Encode, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.query.parser import Parser
-    from boolattn.search.options import DocumentLike
-    from boolattn.search.overview import Example, Facet
-    from boolattn.search.result import SearchResult
-    from boolattn.stores.writer import Encode
 
 
 class Searcher:
@@ -139,16 +134,11 @@ class Searcher:
         chosen = build(IndexSettings, named | settings, source="Searcher.build")
         model, kinds = as_encoder(encoder), Kinds(chosen.kinds)
         passages = model.max_tokens if chosen.passages is None else chosen.passages
+        of_model = ("fingerprint", "dimension", "similarity", "digests")
         store_settings = StoreSettings(
-            fingerprint=model.fingerprint,
-            dimension=model.dimension,
-            similarity=model.similarity,
-            model=chosen.model,
+            **{name: getattr(model, name) for name in of_model},
+            **{name: getattr(chosen, name) for name in ("model", "words", "vectors", "precision")},
             passages=passages,
-            words=chosen.words,
-            digests=model.digests,
-            vectors=chosen.vectors,
-            precision=chosen.precision,
             kinds=kinds.members,
             lexicon=kinds.digest,
         )

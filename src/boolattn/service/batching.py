@@ -31,8 +31,6 @@ _MAX_CHARACTERS = 1200
 
 @dataclass(eq=False)
 class _Item:
-    """One query in the queue."""
-
     options: str
     query: str
     n_characters: int

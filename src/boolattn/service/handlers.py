@@ -25,11 +25,11 @@ from boolattn.data.records import Document
 from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.query.syntax import is_explicit, unparse
 from boolattn.query.tree import operators_of
-from boolattn.search.options import SearchOptions
-from boolattn.service import replies, schemas
+from boolattn.search.inputs import SearchOptions
+from boolattn.service import schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
-from boolattn.service.metrics import Metrics
+from boolattn.service.middleware import Metrics
 from boolattn.stores.filters import parse_filters
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ _BATCH = 8
 _MORE_CANDIDATES = 200
 #: Fields of a request that are options of a search.
 _SEARCH_OPTIONS = {field.name for field in fields(SearchOptions)}
-#: Attributes of a result that a reply has too.
-_SAME = ("total", "n_compared", "hybrid", "strict_not", "facets", "left_out")
 
 
 def batch_key(k: int, **options: Any) -> str:
@@ -95,20 +93,17 @@ class Handlers:
         result = await self.batcher.submit(options, request.query, n_characters)
         way = "composed" if result.is_composed else "one vector"
         self.metrics.queries.labels(way=way).inc()
-        took = {name: round(value, 3) for name, value in result.took.items()}
-        took["total"] = round(1000 * (time.perf_counter() - start), 3)
-        last = request.offset + request.k
-        return schemas.SearchReply(
-            **replies.parse_fields(result),
-            k=request.k,
-            offset=request.offset,
-            next_offset=last if len(result.hits) == request.k and last < result.total else None,
-            label=self.settings.label,
-            **{name: getattr(result, name) for name in _SAME},
-            hits=replies.hit_replies(result, result.hits, self.settings.snippet),
-            ranked_lower=replies.hit_replies(result, result.ranked_lower, self.settings.snippet),
-            took=took,
-        )
+        last, snippet = request.offset + request.k, self.settings.snippet
+        values = schemas.parse_fields(result, schemas.SearchReply) | {
+            "k": request.k,
+            "offset": request.offset,
+            "next_offset": last if len(result.hits) == request.k and last < result.total else None,
+            "label": self.settings.label,
+            "hits": schemas.hit_replies(result, result.hits, snippet),
+            "ranked_lower": schemas.hit_replies(result, result.ranked_lower, snippet),
+            "took": {**result.took, "total": round(1000 * (time.perf_counter() - start), 3)},
+        }
+        return schemas.SearchReply(**values)
 
     async def search_by_address(
         self,
@@ -137,8 +132,9 @@ class Handlers:
         # No encoder sees explicit syntax as a sentence.
         if q.strip() and (mode == "plain" or (mode == "auto" and not is_explicit(q))):
             encoder = self.searcher.encoder
-            gate, words = await self.batcher.call(lambda: replies.explain_words(encoder, q))
-        return schemas.ExplainReply(**replies.parse_fields(result), gate=gate, words=words)
+            gate, words = await self.batcher.call(lambda: schemas.explain_words(encoder, q))
+        fields = schemas.parse_fields(result, schemas.ExplainReply)
+        return schemas.ExplainReply(**fields, gate=gate, words=words)
 
     async def document(self, document_id: str) -> schemas.DocumentReply:
         """Return the full text and the metadata of one document."""
@@ -167,7 +163,7 @@ class Handlers:
         return schemas.AboutReply(
             version=boolattn.__version__,
             documents=await asyncio.to_thread(len, self.searcher),
-            boolean=self.settings.label,
+            model=self.settings.label,
             has_words=self.searcher.has_words,
             max_k=self.settings.max_k,
             max_length=self.settings.max_length,
@@ -265,7 +261,6 @@ class Handlers:
     def _search_batch(
         self, options: str, queries: Sequence[str], is_over: Callable[[], bool]
     ) -> Sequence[SearchResult]:
-        """Search in the worker thread."""
         self._refresh()
         values = json.loads(options)
         k = values.pop("k")
@@ -324,7 +319,6 @@ async def _finished(change: asyncio.Future[None]) -> None:
 
 
 def _is_disk_full(error: BaseException | None) -> bool:
-    """Tell whether the cause of an error is a full disk."""
     while error is not None:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             return True

@@ -13,10 +13,11 @@ import time
 from asyncio import FIRST_COMPLETED
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING
 
+import prometheus_client
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from boolattn.service.metrics import Metrics
     from boolattn.service.settings import ServiceSettings
 
 logger = logging.getLogger(__name__)
@@ -50,12 +50,43 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+#: Limits of the histograms.
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Metrics:
+    """The metrics of one application, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self._registry = prometheus_client.CollectorRegistry()
+        count = partial(prometheus_client.Counter, registry=self._registry)
+        measure = partial(prometheus_client.Histogram, registry=self._registry, buckets=SECONDS)
+        self.requests = count("boolattn_requests_total", "Requests answered.", ["route", "status"])
+        self.refused = count("boolattn_refused_total", "Requests refused, by error code.", ["code"])
+        text = "Queries searched, by way of scoring."
+        self.queries = count("boolattn_queries_total", text, ["way"])
+        self.seconds = measure("boolattn_request_seconds", "Time to answer.", ["route"])
+        text = "Queries searched in one call."
+        self.batches = measure("boolattn_batch_queries", text, buckets=SIZES)
+        self.search_seconds = measure("boolattn_batch_seconds", "Time of one search call.")
+
+    def count_batch(self, size: int, seconds: float) -> None:
+        """Count one call of the searcher."""
+        self.batches.observe(size)
+        self.search_seconds.observe(seconds)
+
+    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Add a value that is read whenever the metrics are."""
+        prometheus_client.Gauge(name, text, registry=self._registry).set_function(read)
+
+    def text(self) -> bytes:
+        """Write all metrics in the Prometheus text format."""
+        return prometheus_client.generate_latest(self._registry)
 
 
 @dataclass
 class _Exchange:
-    """One request and its response."""
-
     scope: Scope
     receive: Receive
     send: Send
@@ -239,7 +270,6 @@ class LimitsMiddleware:
             raise RefusedError(401, code, message, headers=headers)
 
     def _record(self, exchange: _Exchange) -> None:
-        """Count and log a request."""
         seconds = time.perf_counter() - exchange.start
         # 499: the caller closed the connection before a response began.
         status = str(exchange.status or 499)

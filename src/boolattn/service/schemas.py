@@ -1,21 +1,25 @@
-"""Requests and replies of the JSON API; the OpenAPI description is made from these.
+"""Requests and replies of the JSON API, of which the OpenAPI description is made; their making.
 
 No postponed annotations here: pydantic reads them when a class is made.
 """
 
 import math
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from boolattn.query.tree import And, Atom, Like, Not, QueryTree, Where, operators_of, signed_atoms
 from boolattn.search.overview import Facet
-from boolattn.search.result import LeftOut
+from boolattn.search.result import Hit, LeftOut, SearchResult
 
 Mode = Literal["auto", "plain", "explicit"]
 Value = str | int | float | bool
 Filters = dict[str, Value | list[Value] | dict[str, Value | list[Value]]]
 
 QUERY = "moths of Borneo but not Sumatra"
+_KINDS: dict[type[Atom], Literal["document", "condition"]] = {Like: "document", Where: "condition"}
 
 
 def _rounded(value: float | None) -> float | None:
@@ -243,7 +247,7 @@ class AboutReply(BaseModel):
 
     version: str
     documents: int
-    boolean: str = Field(description="Name of the model.")
+    model: str = Field(description="Its name.")
     has_words: bool
     max_k: int
     max_length: int
@@ -275,3 +279,69 @@ class ErrorReply(BaseModel):
     """The form of every error."""
 
     error: ErrorBody
+
+
+def parse_fields(result: SearchResult, reply: type[ParseReply]) -> dict[str, Any]:
+    """Return what a reply has of a result as it is, and the parsed query."""
+    spans = [*result.spans, *[()] * (len(result.operands) - len(result.spans))]
+    same = {name: getattr(result, name) for name in reply.model_fields if hasattr(result, name)}
+    return same | {
+        "tree": result.tree_text,
+        "nodes": _node(result.tree, count()),
+        "operands": [
+            OperandReply(
+                text=atom.name,
+                kind=_KINDS.get(type(atom), "words"),
+                weight=atom.weight,
+                spans=list(operand_spans),
+                is_negated=sign < 0,
+            )
+            for (atom, sign), operand_spans in zip(signed_atoms(result.tree), spans, strict=True)
+        ],
+        "operators": [operator.value for operator in operators_of(result.tree)],
+        "parsed": result.parsed_text,
+    }
+
+
+def _node(tree: QueryTree, numbers: Iterator[int]) -> TreeNode:
+    match tree:
+        case Atom():
+            return TreeNode(op="operand", operand=next(numbers))
+        case Not(part):
+            return TreeNode(op="not", parts=[_node(part, numbers)])
+        case _:
+            nodes = [_node(part, numbers) for part in tree.parts]
+            return TreeNode(op="and" if isinstance(tree, And) else "or", parts=nodes)
+
+
+def hit_replies(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list[HitReply]:
+    """Convert results, whose texts are cut to so many characters."""
+    replies = []
+    for rank, hit in enumerate(hits, start=1 + result.offset):
+        start, end = hit.passage or (0, len(hit.text))
+        end = min(end, start + snippet)
+        marked = [(a - start, b - start) for a, b in result.highlights(hit) if b <= end]
+        replies.append(
+            HitReply(
+                **vars(hit) | {"text": hit.text[start:end]},
+                rank=rank,
+                is_cut=end - start < len(hit.text),
+                highlights=marked,
+            )
+        )
+    return replies
+
+
+def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[WordReply]]:  # noqa: ANN401
+    """Return open gates and parts of words; none without BoolAttn, and none in onnxruntime."""
+    if not hasattr(encoder, "explain") or (explanation := encoder.explain(text)) is None:
+        return {}, []
+    rows = explanation.rows()
+    encoding = encoder.towers.tokenizer(
+        text, return_offsets_mapping=True, truncation=True, max_length=len(rows)
+    )
+    return explanation.gate, [
+        WordReply(text=text[start:end], start=start, end=end, **row)
+        for (start, end), row in zip(encoding["offset_mapping"], rows, strict=True)
+        if start < end
+    ]

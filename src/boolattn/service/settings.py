@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 from boolattn.errors import ConfigError
+from boolattn.settings import check_types, limited
 
 # A shorter key could be guessed over a fast network.
 _MIN_KEY_LENGTH = 16
-_MAX_TIMEOUT = 86_400.0
 #: Names of this machine for itself.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -34,26 +34,22 @@ class ServiceSettings:
     max_work: int = 1 << 15
     concurrency: int = 64
     per_client: int = 48
-    timeout: float = 10.0
+    timeout: float = limited(10.0, above=0, below=86_400)
     batch_size: int = 32
-    batch_wait: float = 0.002
+    batch_wait: float = limited(0.002, least=0)
     snippet: int = 600
-    refresh: float = 5.0
+    refresh: float = limited(5.0, least=0)
     label: str = "the Boolean model"
     allowed_hosts: tuple[str, ...] = LOOPBACK
     trusted_proxies: tuple[str, ...] = ()
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        for count in fields(self):
-            if count.type == "int" and (value := getattr(self, count.name)) < 1:
-                raise ConfigError(f"{count.name} must be at least 1, got {value}")
-        if not 0 < self.timeout < _MAX_TIMEOUT:
-            limits = f"above 0 and below {_MAX_TIMEOUT:g} seconds"
-            raise ConfigError(f"timeout must be {limits}, got {self.timeout}")
-        if not 0 <= self.batch_wait < self.timeout:
-            limits = f"from 0 to below the timeout ({self.timeout} s)"
-            raise ConfigError(f"batch_wait must be {limits}, got {self.batch_wait}")
+        check_types(self, least=1)
+        if self.batch_wait >= self.timeout:
+            raise ConfigError(
+                f"batch_wait must be below the timeout ({self.timeout} s); got {self.batch_wait}"
+            )
         if self.api_key is not None and len(self.api_key) < _MIN_KEY_LENGTH:
             raise ConfigError(f"an API key needs at least {_MIN_KEY_LENGTH} characters")
 

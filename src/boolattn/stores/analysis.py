@@ -9,8 +9,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from boolattn.query.lexicon import find_cues
-from boolattn.query.tree import Operator
+from boolattn.query.tree import Operator, find_cues
 from boolattn.stores.values import items
 
 if TYPE_CHECKING:

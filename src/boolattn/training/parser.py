@@ -35,7 +35,7 @@ from boolattn.encoder.parser import (
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.evaluation.parsing import accuracy
 from boolattn.query.parsed_query import ParserLogits, decode, mark_operators
-from boolattn.query.runtime import open_tokenizer
+from boolattn.query.parser import open_tokenizer
 from boolattn.query.tree import Atom
 from boolattn.training.batches.tokens import pad
 from boolattn.training.loop import Loop, fast_products

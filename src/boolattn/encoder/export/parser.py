@@ -21,8 +21,7 @@ from boolattn.encoders.int8 import quantise, read_tensors
 from boolattn.errors import DataError
 from boolattn.files import atomic_folder, scratch_folder
 from boolattn.query.parsed_query import decode, mark_operators
-from boolattn.query.parser import GRAPH, MANIFEST, OUTPUTS, Parser, ParserManifest
-from boolattn.query.runtime import open_tokenizer
+from boolattn.query.parser import GRAPH, MANIFEST, OUTPUTS, Parser, ParserManifest, open_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

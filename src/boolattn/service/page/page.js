@@ -246,7 +246,7 @@ function restore() {
 }
 
 function drawAbout() {
-  $("about").textContent = `${plural(about.documents, "document")}, searched with ${about.boolean}.`;
+  $("about").textContent = `${plural(about.documents, "document")}, searched with ${about.model}.`;
   $("holds").textContent = about.documents ? `This index holds ${plural(about.documents, "document")}.` : "This index holds no documents yet.";
   $("k").max = String(about.max_k);
   $("query").maxLength = about.max_length;

@@ -14,7 +14,7 @@ import numpy as np
 
 from boolattn.errors import IndexFolderError
 from boolattn.files import require
-from boolattn.query.runtime import default_threads
+from boolattn.query.parser import default_threads
 from boolattn.scoring.exact import Ranked, top_k
 from boolattn.stores.base import Reader, similarities
 from boolattn.stores.filters import RANGES, Field, Filter

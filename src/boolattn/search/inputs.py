@@ -1,17 +1,23 @@
-"""Reading queries for a store: its titles, its numbers and its words decide what they mean.
+"""What callers give: options, settings of a store, documents; and queries, read for a store.
 
-Words that no document has are searched as the corpus spells them.
+The titles, numbers and words of the store decide what a query means. Words that no document has are
+searched as the corpus spells them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
+from boolattn.data.records import Document
+from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.kinds.lexicon import load_kinds
-from boolattn.query.numbers import find_done, find_numbers, without_numbers
+from boolattn.query.numbers import NumberPhrase, find_done, find_numbers, without_numbers
 from boolattn.query.reading import (
     ReadingOptions,
     as_phrase,
@@ -22,24 +28,117 @@ from boolattn.query.reading import (
 from boolattn.query.syntax import parse_entry, unparse
 from boolattn.query.tokens import QUOTED
 from boolattn.query.tree import atoms, map_words, negate
+from boolattn.settings import build, check_types, limited
 from boolattn.stores.analysis import terms_of
 from boolattn.stores.filters import number_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from boolattn.query.numbers import NumberPhrase
     from boolattn.query.parser import Parser
     from boolattn.query.plan import Plan
-    from boolattn.search.options import SearchOptions
     from boolattn.stores.base import Reader
 
+#: A text; a mapping with ``text`` and, if there are any, ``id``, ``title`` and metadata.
+DocumentLike = str | Mapping[str, Any] | Document
 #: Values of a field that says yes or no.
 _FEW = 4
 _WORD = re.compile(r"(?<!\w)[^\W\d_]+(?!\w)")
 _SHORTEST, _LONG = 4, 8  # letters of a word that is corrected, and of one with two errors
 #: Words that make an exclusion, and are long enough to be known with one error.
 _CUES = ("without", "except", "excluding", "neither", "besides")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How to search."""
+
+    mode: str = "auto"  # or plain language, or explicit syntax
+    positive: Sequence[str] = ()  # operands that every query has besides; ``like:ID`` is a document
+    negative: Sequence[str] = ()  # negated ones
+    filters: Mapping[str, Any] | None = None  # on metadata; see ``boolattn.stores.filters``
+    #: Whether the words of operands count as much as their vectors. By default they do where the
+    #: index has words and ``compose`` is on: the best setting for each kind of query.
+    hybrid: bool | None = None
+    compose: bool = True  # whether operands are scored one by one; if not, a query is one vector
+    #: Whether a document that holds the distinguishing words of a negated operand is left out,
+    #: whatever its vector says. It is by default; ``True`` also warns where nothing is negated.
+    strict_not: bool | None = None
+    #: Whether things of a negated kind count, as cream does for "without dairy".
+    kinds: bool = True
+    allow: Sequence[str] = ()  # words that name nothing of a negated kind, as "cream" above
+    #: Least similarity of a result to the positive part of the query: 0.3 leaves out most of what
+    #: the shipped model finds for words that have nothing to do with the documents.
+    min_score: float | None = None
+    rerank: int = limited(100, least=0)  # first results that a reranker sorts
+    exhaustive: bool = False  # whether every document is scored, instead of candidates
+    verdicts: bool = True  # whether each result is explained; costs time in long rankings
+    offset: int = limited(0, least=0)  # better documents to pass over, for the next page
+    explain: bool = False  # whether to add the documents that composition ranks lower
+    facets: bool = False  # whether to count values of the metadata among the best documents
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexSettings:
+    """Settings of a new store."""
+
+    model: str = ""  # what to load to search it, for the store to remember
+    words: bool = True  # whether to index words too, for hybrid search
+    vectors: str = ""  # how neighbours are searched: exact, hnsw; left out, the store's way
+    precision: str = "float32"  # of stored vectors; or float16, int8
+    kinds: Mapping[str, Any] | None = None  # lists of things by their kind, besides the known ones
+    #: Maximum number of tokens of a passage; left out, what the model reads; 0: never cut.
+    passages: int | None = limited(None, least=0)
+    #: Documents written at once: the most that a killed build loses.
+    segment_size: int | None = limited(None, least=1)
+    batch_size: int | None = limited(None, least=1)  # documents encoded at once
+    replace: bool = False  # whether to replace a store that is there
+    resume: bool = False  # whether to go on with a build that was stopped
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name, things in (self.kinds or {}).items():
+            if not isinstance(things, list | tuple) or not all(isinstance(t, str) for t in things):
+                raise ConfigError(f"kinds: {name!r} must be a list of names, got {things!r}")
+
+
+def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
+    """Return the options of a search for ``k`` results; refuse what cannot be."""
+    if name := next((name for name in ("limit", "n", "top", "top_k") if name in options), ""):
+        raise ConfigError(f"search has no {name!r}; the number of results is k, as in k=10")
+    chosen = build(SearchOptions, options, source="search")
+    check_types(chosen)
+    if not isinstance(k, Integral) or isinstance(k, bool):
+        raise QueryError(f"k must be an int, got {k!r}")
+    if k < 1:
+        raise QueryError(f"k must be at least 1, got {k}")
+    return chosen
+
+
+def as_documents(
+    values: Iterable[DocumentLike], is_taken: Callable[[str], bool] = lambda _: False
+) -> Iterator[Document]:
+    """Make documents; what has no id is numbered, without the ids that are taken.
+
+    >>> [document.id for document in as_documents(["moths", {"id": 7, "text": "ants"}])]
+    ['0', '7']
+    """
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise DataError(f"documents are a list of texts, not {type(values).__name__}")
+    free = (name for name in map(str, count()) if not is_taken(name))
+    return (
+        value if isinstance(value, Document) else _document(position, value, free)
+        for position, value in enumerate(values)
+    )
+
+
+def _document(position: int, value: str | Mapping[str, Any], free: Iterator[str]) -> Document:
+    values = dict(value) if isinstance(value, Mapping) else {"text": value}
+    if not isinstance(values.get("text"), str):
+        shown = f"{values!r:.200}; rename the field with the text to 'text'"
+        raise DataError(f"document {position} has no text under 'text': {shown}")
+    name: Any = values.pop("id") if "id" in values else next(free)
+    name = str(name) if isinstance(name, Integral) else name
+    title, text = values.pop("title", ""), values.pop("text")
+    return Document(id=name, text=text, title="" if title is None else title, metadata=values)
 
 
 @dataclass(frozen=True)
@@ -101,7 +200,6 @@ class QueryReader:
         return [value for value, _ in self.reader.value_counts(name, _FEW).frequent]
 
     def _is_word(self, word: str) -> bool:
-        """Tell whether a word is known, and spelt correctly."""
         is_common = getattr(self.parser, "is_word", lambda _: False)  # a parser of the user's
         return bool(is_common(word)) or load_kinds().is_word(word)
 
