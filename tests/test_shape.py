@@ -16,10 +16,10 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 29_130,
+    "src": 28_070,
     "benchmark_data": 2_710,
     "experiments": 3_798,
-    "benchmarks": 2_184,
+    "benchmarks": 2_176,
     "tools": 84,
 }
 #: Words that do not say what a variable, argument, attribute, function or class holds.
