@@ -78,6 +78,25 @@ def test_progress_counts_documents_and_not_passages(folder, retriever):
     assert sum(counts) == 3
 
 
+def test_progress_of_a_resumed_build_counts_what_is_there(folder, retriever, monkeypatch):
+    encode, n_encoded, counts = retriever.encode_documents, [], []
+
+    def stop(texts, **options):
+        if sum(n_encoded) >= 10:
+            raise KeyboardInterrupt
+        n_encoded.append(len(texts))
+        return encode(texts, **options)
+
+    monkeypatch.setattr(retriever, "encode_documents", stop)
+    with pytest.raises(KeyboardInterrupt):
+        Searcher.build(folder, word_model.corpus(), retriever, segment_size=10)
+    monkeypatch.undo()
+    options = {"segment_size": 10, "resume": True, "progress": counts.append}
+    Searcher.build(folder, word_model.corpus(), retriever, **options)
+    assert counts[0] == 10
+    assert sum(counts) == 25
+
+
 def test_without_faiss_search_is_exact(folder, retriever, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingDataError, match=r"exact, needs faiss.*\[hnsw\]"):
