@@ -84,6 +84,18 @@ def folder(tmp_path):
     close_folders()
 
 
+def test_more_values_than_a_database_filters_by_are_refused(address):
+    store = build(address)
+    many = batch_of({"many": "moths"}, meta={"many": {"tags": [f"t{n}" for n in range(4100)]}})
+    with (
+        pytest.raises(DataError, match="'many' has over 4096 metadata values; leave some out"),
+        store.adding() as draft,
+    ):
+        draft.write(*many)
+    with open_store(address).reading() as reader:
+        assert reader.count(EVERYTHING) == len(TEXTS)
+
+
 def store_type(address):
     return STORES[address.partition(":")[0]]
 

@@ -151,9 +151,7 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
 
 def _moved(text: str, pieces: Sequence[tuple[str, Span]]) -> tuple[str, list[int]]:
     """Join pieces of a text, each after inserted words; see :func:`with_exclusion_last`."""
-    positions = [
-        position for before, span in pieces for position in ([-1] * len(before) + [*range(*span)])
-    ]
+    positions = [at for before, span in pieces for at in (*[-1] * len(before), *range(*span))]
     return "".join(before + text[slice(*span)] for before, span in pieces), positions
 
 

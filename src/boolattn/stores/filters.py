@@ -51,7 +51,7 @@ NUMBERS = (("smallest", "largest"), ("earliest", "latest"))
 _EXACT = 2**53
 _UPPER = ("lt", "lte")
 #: Maximum number of tags of a document; Milvus has such a limit.
-MAX_TAGS = 1024
+MAX_TAGS = 4096
 _EXISTS = 0  # in place of a hash: the field has a value
 _YEAR = 31_556_952  # seconds
 #: On a command line: any value.
@@ -303,9 +303,8 @@ def _limit(value: str, text: str) -> Value:
 def document_tags(metadata: Metadata) -> list[str]:
     """Return a tag for each field, and one for each of its values."""
     tags = [_tag(name, _EXISTS) for name in metadata]
-    for name, value in metadata.items():
-        tags += [_tag(name, filter_hash(item)) for item in items(value)]
-    return list(dict.fromkeys(tags))[:MAX_TAGS]
+    tags += [_tag(n, filter_hash(item)) for n, value in metadata.items() for item in items(value)]
+    return list(dict.fromkeys(tags))
 
 
 def document_numbers(metadata: Metadata) -> dict[str, float]:

@@ -20,7 +20,7 @@ import numpy as np
 from boolattn.errors import DataError, ServerError
 from boolattn.stores.analysis import document_terms
 from boolattn.stores.base import ServerStore, warned
-from boolattn.stores.filters import NUMBERS, Filter, document_numbers, document_tags
+from boolattn.stores.filters import MAX_TAGS, NUMBERS, Filter, document_numbers, document_tags
 from boolattn.stores.settings import check_format, check_resumed, no_documents
 from boolattn.stores.values import key_of, number_key, passage_keys, term_index
 from boolattn.stores.writer import Draft
@@ -272,14 +272,16 @@ class PointDraft(Draft):
         key, words = key_of(document.id), Counter[int]()
         for term, count in terms.counts.items() if self._database.settings.words else ():
             words[term_index(term)] += count
-        numbers = document_numbers(document.metadata)
+        numbers, tags = document_numbers(document.metadata), document_tags(document.metadata)
+        if len(tags) > MAX_TAGS:
+            raise DataError(f"{document.id!r} has over {MAX_TAGS} metadata values; leave some out")
         point = EMPTY | {
             "key": key,
             "document": key,
             "part": 0,
             "version": version,
             VECTOR: rows[0],
-            "tags": document_tags(document.metadata),
+            "tags": tags,
             "numbers": {number_key(name): value for name, value in numbers.items()},
             "asserted": sorted(terms.asserted, key=lambda term: -max(terms.counts[term], 1)),
         }
