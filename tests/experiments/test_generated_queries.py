@@ -109,12 +109,12 @@ def test_spans_are_exact(marks):
             assert ends == sorted(ends)
             for start, end in spans:
                 assert marked.text[start:end].strip() == marked.text[start:end] != ""
-        own = [
+        own_characters = [
             set(range(start, end)) - set().union(*(chars(o) for o in operands if o != spans))
             for spans in operands
             for start, end in spans
         ]
-        assert sum(bool(characters) for characters in own) >= len(operands), marked.text
+        assert sum(bool(characters) for characters in own_characters) >= len(operands), marked.text
 
 
 def chars(spans):
@@ -183,10 +183,12 @@ def test_held_out_queries_have_a_part_that_training_lacks(held_out):
     }
     writer = QueryWriter(random.Random(0), held_out=held_out)
     for content in (*contents(), taxa_content(random.Random(0))):
-        for own in FORMS:
-            made = writer._wording(own, content)
+        for query_form in FORMS:
+            made = writer._wording(query_form, content)
             new = (
-                made.clause in held or made.exclusion in held or (own.joiner, made.style) in styles
+                made.clause in held
+                or made.exclusion in held
+                or (query_form.joiner, made.style) in styles
             )
             assert new == held_out, made
             assert held_out or made.request not in requests().held_out

@@ -162,6 +162,6 @@ def test_a_killed_table_goes_on(files):
     again = [*arguments[: -len(more)], *more, "--out", str(files / "whole")]
     subprocess.run(again, capture_output=True, check=True)
     for name in ("plain", "plain-fixed", "plain-bm25"):
-        own = f"runs/quest/bert-base/{name}-0.jsonl.xz"
-        first, second = (means(files / folder / own) for folder in ("out", "whole"))
+        run_file = f"runs/quest/bert-base/{name}-0.jsonl.xz"
+        first, second = (means(files / folder / run_file) for folder in ("out", "whole"))
         assert np.array_equal(first, second)

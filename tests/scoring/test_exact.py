@@ -16,9 +16,9 @@ def test_the_block_size_does_not_matter(monkeypatch):
     expected = np.argsort(-(queries @ documents.T), axis=1)[:, :20]
     for block in (1 << 23, 150, 1):
         monkeypatch.setattr(exact, "_BLOCK", block)
-        found = exact_search(queries, documents, 20)
-        np.testing.assert_array_equal(found.rows, expected)
-        assert (np.diff(found.scores) <= 0).all()
+        hits = exact_search(queries, documents, 20)
+        np.testing.assert_array_equal(hits.rows, expected)
+        assert (np.diff(hits.scores) <= 0).all()
 
 
 def test_equal_scores_are_ordered_by_row():

@@ -86,12 +86,12 @@ def folder(tmp_path):
 
 def test_more_values_than_a_database_filters_by_are_refused(address):
     store = build(address)
-    many = batch_of({"many": "moths"}, meta={"many": {"tags": [f"t{n}" for n in range(4100)]}})
+    batch = batch_of({"many": "moths"}, meta={"many": {"tags": [f"t{n}" for n in range(4100)]}})
     with (
         pytest.raises(DataError, match="'many' has over 4096 metadata values; leave some out"),
         store.adding() as draft,
     ):
-        draft.write(*many)
+        draft.write(*batch)
     with open_store(address).reading() as reader:
         assert reader.count(EVERYTHING) == len(TEXTS)
 

@@ -112,5 +112,5 @@ def parse_postgres(address: str) -> tuple[str, str]:
             f"a table's name is made of letters, digits, _, $ and -, at most {_MAX_NAME}, "
             f"not {table!r}"
         )
-    rest = urlencode(values, quote_via=quote)
-    return server + (f"?{rest}" if rest else ""), table
+    options = urlencode(values, quote_via=quote)
+    return server + (f"?{options}" if options else ""), table

@@ -228,9 +228,9 @@ class PointDraft(Draft):
         heads, others, row = [], list[Any](), 0
         for number, spans in enumerate(batch.spans):
             rows = vectors[row : row + len(spans)]
-            head, *rest = self._points(batch, number, versions[number], terms[number], rows)
+            head, *passages = self._points(batch, number, versions[number], terms[number], rows)
             heads.append(head)
-            others += rest
+            others += passages
             row += len(spans)
         self._upsert(others)
         self._upsert(heads)
