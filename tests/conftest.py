@@ -23,7 +23,8 @@ from tokenizers import (
 )
 
 from boolattn.query.parsed_query import span_labels
-from boolattn.query.tree import CUES, OPERATORS, find_cues
+from boolattn.query.tokens import CUES, find_cues
+from boolattn.query.tree import OPERATORS
 
 # Imported where they are used: the process that hands out the tests needs neither.
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import parse as parse_metric
 from boolattn.query.parser import Parser, load_parser
-from boolattn.query.syntax import is_explicit
 from boolattn.query.syntax import parse as parse_query
+from boolattn.query.tokens import is_explicit
 from boolattn.search import load_model
 from boolattn.search.systems import Bm25Ranker
 from boolattn.stores.foreign import ArrayCollection

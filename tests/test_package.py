@@ -20,7 +20,7 @@ def modules_after(code: str) -> set[str]:
     [
         "import boolattn",
         "import boolattn.cli",
-        "import boolattn.query.parsed_query, boolattn.query.structure",
+        "import boolattn.query.parsed_query, boolattn.query.tree",
         "import boolattn.search, boolattn.service.app, boolattn.encoders.models",
         "import boolattn.evaluation.metrics, boolattn.scoring.fitted, boolattn.data.catalog",
     ],

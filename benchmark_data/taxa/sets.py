@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from benchmark_data.taxa.places import places_of
 from boolattn.data.built import GROUP_RANKS, KINGDOMS
 from boolattn.files import package_table
-from boolattn.query.tree import find_cues
+from boolattn.query.tokens import find_cues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

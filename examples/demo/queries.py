@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from boolattn.data.records import Query
-from boolattn.query.syntax import is_explicit, parse
+from boolattn.query.syntax import parse
+from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import And, Atom, Not, answers, atoms, operators_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from benchmark_data.taxa.sets import Group, Operand
 from boolattn.data.built import WORDINGS_SHA256
 from boolattn.errors import DataError
 from boolattn.query.structure import TEMPLATES
-from boolattn.query.tree import Operator, find_cues
+from boolattn.query.tokens import find_cues
+from boolattn.query.tree import Operator
 
 FROZEN = ("1", WORDINGS_SHA256["taxa"])
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from boolattn.files import package_table
-from boolattn.query.tree import find_cues
+from boolattn.query.tokens import find_cues
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.natural import natural_queries
 from experiments.parser_queries.wordings import table

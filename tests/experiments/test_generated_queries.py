@@ -10,7 +10,7 @@ import pytest
 
 from benchmark_data.taxa import wordings
 from boolattn.query.parsed_query import words
-from boolattn.query.tree import find_cues
+from boolattn.query.tokens import find_cues
 from experiments.parser_queries.contents import contents, taxa_content
 from experiments.parser_queries.generator import FORMS, QueryWriter, generate_queries
 from experiments.parser_queries.held_out import BANNED

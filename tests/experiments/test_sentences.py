@@ -18,7 +18,8 @@ from boolattn import files
 from boolattn.data.sentences import Mixture, generate, generate_triplets, read_setbert
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.query.structure import TEMPLATES, template_operators
-from boolattn.query.tree import Operator, find_cues
+from boolattn.query.tokens import find_cues
+from boolattn.query.tree import Operator
 from tests.lazy import Lazy
 
 SEEN = Lazy(lambda: generate(3000, seed=7))

@@ -9,7 +9,7 @@ from boolattn.encoders.models import minilm_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.backend import recording
 from boolattn.plugin.vocabulary import lexicon_gate
-from boolattn.query.tree import CUES, NOT_CUES
+from boolattn.query.tokens import CUES, NOT_CUES
 from tests.conftest import TEXTS, VOCABULARY, attach_trained, cue_labels
 
 SENTENCES = (

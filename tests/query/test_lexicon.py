@@ -1,5 +1,6 @@
 from boolattn.attention import config as attention_config
-from boolattn.query.tree import CUES, NOT_CUES, OPERATORS, Operator, find_cues, unused_cues
+from boolattn.query.tokens import CUES, NOT_CUES, find_cues, unused_cues
+from boolattn.query.tree import OPERATORS, Operator
 from tests.conftest import cue_labels
 
 

@@ -10,11 +10,11 @@ from boolattn.query.syntax import (
     MAX_DEPTH,
     MAX_OPERANDS,
     anchored,
-    is_explicit,
     parse,
     parse_with_spans,
     unparse,
 )
+from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import (
     And,
     Atom,

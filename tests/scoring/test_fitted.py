@@ -7,9 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boolattn.query.structure import Clause, clauses, conjunctions, n_clauses
 from boolattn.query.syntax import parse
-from boolattn.query.tree import And, Atom, Not, Or, answers, atoms
+from boolattn.query.tree import (
+    And,
+    Atom,
+    Clause,
+    Not,
+    Or,
+    answers,
+    atoms,
+    clauses,
+    conjunctions,
+    n_clauses,
+)
 from boolattn.scoring.exact import SHORTLIST
 from boolattn.scoring.fitted import fit
 

@@ -6,9 +6,8 @@ from fastapi.testclient import TestClient
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.query.plan import plan_queries
-from boolattn.query.structure import clauses, conjunctions
 from boolattn.query.syntax import parse
-from boolattn.query.tree import atoms
+from boolattn.query.tree import atoms, clauses, conjunctions
 from boolattn.scoring.fitted import fit
 from boolattn.search import Document, Searcher
 from boolattn.service.app import create_app

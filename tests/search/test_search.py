@@ -12,9 +12,8 @@ from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.query.parsed_query import ParserOutput
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import read_queries
-from boolattn.query.structure import is_contradiction
 from boolattn.query.syntax import parse
-from boolattn.query.tree import Atom
+from boolattn.query.tree import Atom, is_contradiction
 from boolattn.scoring.fitted import Fitted, fit
 from boolattn.search import Document, Hit, Searcher, candidates, pipeline
 from boolattn.search.result import explain_lower_rank, judge

@@ -13,7 +13,8 @@ from starlette.testclient import TestClient
 
 from boolattn.errors import DataError
 from boolattn.query.structure import operand_signs
-from boolattn.query.syntax import is_explicit, parse_with_spans
+from boolattn.query.syntax import parse_with_spans
+from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import And, Atom, Not, Or, atoms
 from boolattn.search import Hit, SearchOptions, SearchResult
 from boolattn.search.result import judge

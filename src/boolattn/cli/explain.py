@@ -11,7 +11,6 @@ from click import option
 
 from boolattn.cli import json_option, note, print_json, quiet_libraries
 from boolattn.errors import ConfigError, PluginMismatchError, QueryError
-from boolattn.query.structure import operand_signs
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom, atoms
 
@@ -106,7 +105,7 @@ def _parse_values(plan: Plan) -> dict[str, Any]:
         "is_composed": plan.is_composed,
         "operands": [atom.text for atom in atoms(plan.tree)],
         "spans": plan.spans,
-        "is_negated": [sign < 0 for sign in operand_signs(plan.tree)],
+        "is_negated": [*plan.is_negated],
     }
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import checkout_module
 from boolattn.jsonl import find_file, read_jsonl
-from boolattn.query.tree import OPERATORS, Operator, find_cues
+from boolattn.query.tokens import find_cues
+from boolattn.query.tree import OPERATORS, Operator
 from boolattn.settings import check_types, checked, limited
 
 if TYPE_CHECKING:

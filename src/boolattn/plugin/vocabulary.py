@@ -10,7 +10,8 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from boolattn.attention.gate import NO_OWNER, LexiconGate
 from boolattn.errors import ConfigError
-from boolattn.query.tree import CUES, NOT_CUES, OPERATORS
+from boolattn.query.tokens import CUES, NOT_CUES
+from boolattn.query.tree import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,16 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import (
-    Atom,
-    Not,
-    Operator,
-    QueryTree,
-    find_cues,
-    join_all,
-    join_any,
-    operand,
-)
+from boolattn.query.tokens import find_cues
+from boolattn.query.tree import Atom, Not, Operator, QueryTree, join_all, join_any, operand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,17 +11,24 @@ import numpy as np
 
 from boolattn.budget import check_budget
 from boolattn.errors import QueryError
-from boolattn.query.structure import (
+from boolattn.query.syntax import MAX_OPERANDS
+from boolattn.query.tokens import unused_cues
+from boolattn.query.tree import (
     MAX_CLAUSES,
+    And,
+    Atom,
     Clause,
+    Like,
+    QueryTree,
+    Where,
+    atoms,
     clauses,
     conjunctions,
     in_words,
     is_contradiction,
     n_clauses,
+    signed_atoms,
 )
-from boolattn.query.syntax import MAX_OPERANDS
-from boolattn.query.tree import And, Atom, Like, QueryTree, Where, atoms, signed_atoms, unused_cues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

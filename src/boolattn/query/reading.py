@@ -22,8 +22,8 @@ from boolattn.query.rewriting import (
     split_at_and,
     with_exclusion_last,
 )
-from boolattn.query.structure import in_words, is_contradiction
-from boolattn.query.syntax import anchored, is_explicit, parse_with_spans
+from boolattn.query.syntax import anchored, parse_with_spans
+from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import (
     Atom,
     Everything,
@@ -33,6 +33,8 @@ from boolattn.query.tree import (
     QueryTree,
     Where,
     atoms,
+    in_words,
+    is_contradiction,
     join_all,
     operand,
     operators_of,

@@ -9,8 +9,8 @@ import re
 from typing import TYPE_CHECKING
 
 from boolattn.query.parsed_query import Gap, ParsedQuery, Span, Spans
-from boolattn.query.tokens import QUOTED
-from boolattn.query.tree import EVERYTHING, Operator, find_cues
+from boolattn.query.tokens import QUOTED, find_cues
+from boolattn.query.tree import EVERYTHING, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

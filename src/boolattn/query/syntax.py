@@ -17,19 +17,18 @@ Only upper-case words are operators, and none between quotes. After "-" a phrase
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
-from boolattn.query.structure import truth
 from boolattn.query.tokens import (
     FIELD_NAME,
-    OPERATOR_WORDS,
     Token,
+    is_explicit,
     is_word,
     read_weight,
     split_weight,
     tokens,
+    tokens_of,
 )
 from boolattn.query.tree import (
     And,
@@ -45,6 +44,7 @@ from boolattn.query.tree import (
     negate,
     operand,
     signed_atoms,
+    truth,
 )
 from boolattn.settings import checked
 
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 MAX_DEPTH = 32
 MAX_OPERANDS = 256
 
-_COMPARES = re.compile(r"(?:>=|<=|!=|=|>|<)\s*[-+]?\d[\d.:-]*$")
-_CUE = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
 _CONDITION = re.compile(r"([^=!<>~]+)(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
 
 
@@ -81,29 +79,6 @@ def parse_with_spans(text: str) -> tuple[QueryTree, tuple[Span, ...]]:
     return tree, tuple(parser.spans)
 
 
-@checked
-def is_explicit(text: str) -> bool:
-    """Say whether a text is explicit syntax rather than plain language.
-
-    It is when it has an upper-case operator outside quotes, a minus sign before a word, an
-    operator word inside quotes, a weight, a number compared with a field, or ``like:ID``.
-
-    >>> is_explicit("moths of Borneo but not Sumatra"), is_explicit("moths -Sumatra")
-    (False, True)
-    """
-    if (query_tokens := _tokens(text)) is None:
-        # A quote without an end is an inch sign or a typing error; the operators decide.
-        return any(word in OPERATOR_WORDS for word in text.split())
-    return any(
-        token.kind in (*OPERATOR_WORDS, "-", "like")
-        or token.weight
-        or (token.kind == "word" and split_weight(token.text)[1])
-        or (token.kind == "where" and _COMPARES.search(token.text) is not None)
-        or (token.kind == "quoted" and _CUE.search(token.text) is not None)
-        for token in query_tokens
-    )
-
-
 def parse_entry(text: str) -> QueryTree:
     """Parse an entry of a list of operands: a phrase as it is, unless it uses the syntax.
 
@@ -112,7 +87,7 @@ def parse_entry(text: str) -> QueryTree:
     """
     if not text.strip():
         raise QueryError("an entry of positive or negative is empty; leave it out")
-    kinds = [token.kind for token in _tokens(text) or ()]
+    kinds = [token.kind for token in tokens_of(text) or ()]
     uses_syntax = is_explicit(text) or kinds == ["quoted"] or "where" in kinds
     return parse(text) if uses_syntax else operand(text.strip())
 
@@ -257,17 +232,10 @@ def _grouped(tree: QueryTree) -> str:
 
 
 def _is_unquoted(text: str) -> bool:
-    text_tokens = _tokens(text) or []
+    text_tokens = tokens_of(text) or []
     words = [token.text for token in text_tokens if token.kind == "word"]
     is_plain = 0 < len(words) == len(text_tokens) and " ".join(words) == text
     return is_plain and not split_weight(text)[1] and type(operand(text)) is Atom
-
-
-def _tokens(text: str) -> list[Token] | None:
-    """Return the tokens of a text; ``None`` where they cannot be read."""
-    with suppress(QuerySyntaxError):
-        return tokens(text)[:-1]
-    return None
 
 
 def _quoted(text: str) -> str:

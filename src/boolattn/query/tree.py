@@ -1,24 +1,26 @@
-"""A query as a tree of operands, what it means over sets of documents, and cue words in a text.
+"""A query as a tree of operands: what it means over sets of documents, its words, its alternatives.
 
 ``Not`` restricts the parts beside it: "A and B but not C" is ``And((A, B, Not(C)))``.
-
-A cue expresses an operator. The longest one wins, so the "and" of "and not" is part of a NOT, and
-the "not" of "not only" part of an AND. "&" is not a cue: it is more frequent in names than between
-operands, and a model's tokens do not distinguish "R&B" from "R & B".
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import chain, count, product
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import QueryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+#: A tree of more alternatives, and more than it has operands, is not composed.
+MAX_CLAUSES = 16
+#: A tree with more distinct operands is not checked for contradictions: 2^n cases.
+_MAX_CHECKED = 12
 
 
 class Operator(StrEnum):
@@ -35,39 +37,6 @@ class Operator(StrEnum):
 
 #: AND, OR, NOT: the operator axis of labels, gates and biases.
 OPERATORS: tuple[Operator, ...] = tuple(Operator)
-
-#: Cue phrases by operator. "neither" and "nor" are two cues: each negates what follows it. In
-#: "and also known as" the "and" joins, and the "also" belongs to "also known as".
-CUES: Mapping[Operator, tuple[str, ...]] = {
-    operator: tuple(phrase.strip() for phrase in phrases.split(","))
-    for operator, phrases in {
-        Operator.AND: (
-            "and, and also, also, are also, as well as, as well, along with, together with, in "
-            "addition to, including, both, and both, but also, and also known as, but also known "
-            "as, not only, and not only, but not only, not just, and not just, but not just, plus"
-        ),
-        Operator.OR: ("or, or else, either, or alternatively, alternatively, and/or, and / or"),
-        Operator.NOT: (
-            "not, but not, and not, not including, but not including, and not including, don't, "
-            "doesn't, didn't, aren't, isn't, wasn't, weren't, hasn't, haven't, can't, cannot, "
-            "couldn't, won't, never, no, non, nor, neither, without, except, except for, "
-            "excepting, excluding, excludes, exclude, other than, apart from, aside from, minus, "
-            "barring, leaving out, omitting, with the exception of, to the exclusion of"
-        ),
-    }.items()
-}
-
-#: Phrases that contain a cue word and express no operator.
-NOT_CUES: tuple[str, ...] = (
-    "non-fiction",
-    "non - fiction",
-    "non fiction",
-    "also known as",
-    "are also known as",
-    "more or less",
-)
-#: Compounds that negate and hold no cue; most are read as an operator, some as one word.
-_COMPOUND = re.compile(r"(?<!\w)[^\W\d_]+[-\u2010\u2011]free(?!\w)", re.IGNORECASE)
 
 #: Words that stand for all documents, and what a parser leaves beside them: "everything that".
 EVERYTHING = "anything|everything|something|nothing|all|things|stuff"
@@ -208,23 +177,17 @@ def atoms(query: QueryTree) -> Iterator[Atom]:
     return (atom for atom, _ in signed_atoms(query))
 
 
-def join_all(nodes: Sequence[QueryTree]) -> QueryTree:
+def join_all(nodes: Sequence[QueryTree], kind: type[And] | type[Or] = And) -> QueryTree:
     """Join parts by AND; nested ones are flattened: "(A AND B) AND C" has three parts."""
-    return _joined(And, nodes)
+    if len(nodes) == 1:
+        return nodes[0]
+    flat = (part.parts if isinstance(part, kind) else (part,) for part in nodes)
+    return kind(tuple(chain.from_iterable(flat)))
 
 
 def join_any(nodes: Sequence[QueryTree]) -> QueryTree:
     """Join parts by OR, likewise."""
-    return _joined(Or, nodes)
-
-
-def _joined(kind: type[And] | type[Or], nodes: Sequence[QueryTree]) -> QueryTree:
-    if len(nodes) == 1:
-        return nodes[0]
-    flat: list[QueryTree] = []
-    for part in nodes:
-        flat += part.parts if isinstance(part, kind) else [part]
-    return kind(tuple(flat))
+    return join_all(nodes, Or)
 
 
 def map_words(tree: QueryTree, change: Callable[[str], str]) -> QueryTree:
@@ -269,73 +232,119 @@ def operators_of(query: QueryTree) -> tuple[Operator, ...]:
     return tuple(operator for operator in OPERATORS if operator in used)
 
 
-@dataclass(frozen=True)
-class Cue:
-    """One cue found in a text: its operator and its character span."""
+def in_words(tree: QueryTree) -> str:
+    """Write a tree in plain language; operands without words are left out.
 
-    operator: Operator
-    start: int
-    end: int
-    text: str
-
-
-@lru_cache(maxsize=1)
-def _pattern() -> tuple[re.Pattern[str], Mapping[str, Operator]]:
-    """Return one pattern of all cues, longest first, and the operator of each."""
-    owner = {phrase: operator for operator in OPERATORS for phrase in CUES[operator]}
-    phrases = sorted(
-        (*owner, *NOT_CUES), key=lambda phrase: (-len(phrase.split()), -len(phrase), phrase)
-    )
-    branches = "|".join(r"(?u:\s+)".join(map(re.escape, phrase.split())) for phrase in phrases)
-    # A letter or digit on either side makes it part of a longer word. Case is that of ASCII,
-    # because a dotless i would match here and not be found in the mapping.
-    return re.compile(rf"(?<!\w)(?ai:{branches})(?!\w)"), owner
-
-
-def find_cues(text: str) -> tuple[Cue, ...]:
-    """Find the cues of a text, left to right, without overlaps.
-
-    >>> [(cue.operator.value, cue.text) for cue in find_cues("Moths of Borneo but not Sumatra")]
-    [('not', 'but not')]
-    >>> [cue.text for cue in find_cues("birds as well as bats, neither owls nor knots")]
-    ['as well as', 'neither', 'nor']
-    >>> [cue.text for cue in find_cues("more or less non-fiction")]
-    []
+    >>> in_words(And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("Sumatra")))))
+    'moths and Borneo or Java but not Sumatra'
     """
-    pattern, owner = _pattern()
-    # A curly apostrophe has one character too, so the spans stay correct.
-    plain = text.replace("\u2019", "'")
-    cues = []
-    for match in pattern.finditer(plain):
-        operator = owner.get(" ".join(match.group().lower().split()))
-        if operator is not None:
-            start, end = match.span()
-            cues.append(Cue(operator, start, end, text[start:end]))
-    return tuple(cues)
+    match tree:
+        case Atom():
+            return tree.words
+        case Not(part):
+            return f"not {inner}" if (inner := in_words(part)) else ""
+        case Or(parts):
+            return " or ".join(filter(None, map(in_words, parts)))
+        case And(parts):
+            signed = [(isinstance(part, Not), text) for part in parts if (text := in_words(part))]
+            positive = " and ".join(text for is_negated, text in signed if not is_negated)
+            negated = " and ".join(text for is_negated, text in signed if is_negated)
+            return f"{positive} but {negated}" if positive and negated else positive or negated
 
 
-def unused_cues(
-    text: str, operands: Sequence[Sequence[tuple[int, int]]], is_negated: Sequence[bool]
-) -> tuple[tuple[Cue, int | None], ...]:
-    """Return the cues of a text that became no operator, and compounds such as "nut-free".
+def truth(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - see operands
+    """Return whether a tree holds, as 1 or 0.
 
-    Each with the number of the operand that it is a word of, by the operands' character spans;
-    ``None`` for one of NOT that stands between operands of which none is negated.
+    The truths of its operands, left to right, are numbers, or arrays over documents.
 
-    >>> text = "films of Romeo and Juliet but not musicals"
-    >>> for cue, operand in unused_cues(text, [[(0, 25)], [(34, 42)]], [False, True]):
-    ...     print(cue.text, operand)
-    and 0
+    >>> truth(And((Atom("a"), Not(Or((Atom("b"), Atom("c")))))), [1, 0, 0])
+    1
     """
-    unused: list[tuple[Cue, int | None]] = []
-    compounds = (Cue(Operator.NOT, *match.span(), match[0]) for match in _COMPOUND.finditer(text))
-    for cue in (*find_cues(text), *compounds):
-        owners = (
-            number
-            for number, spans in enumerate(operands)
-            if any(start <= cue.start and cue.end <= end for start, end in spans)
-        )
-        owner = next(owners, None)
-        if owner is not None or (cue.operator is Operator.NOT and not any(is_negated)):
-            unused.append((cue, owner))
-    return tuple(unused)
+    values = iter(operands)
+
+    def walk(node: QueryTree) -> Any:  # noqa: ANN401 - as above
+        match node:
+            case Atom():
+                return next(values)
+            case Not(part):
+                return 1 - walk(part)
+            case And(parts):
+                return math.prod([walk(part) for part in parts])
+            case Or(parts):
+                return 1 - math.prod([1 - walk(part) for part in parts])
+
+    return walk(tree)
+
+
+def is_contradiction(tree: QueryTree) -> bool:
+    """Return whether no document can satisfy a tree, as in "A AND NOT A"."""
+    # Ids keep their case.
+    names = [a.name if isinstance(a, Like) else a.name.casefold() for a in atoms(tree)]
+    different = sorted(set(names))
+    if len(different) == len(names) or len(different) > _MAX_CHECKED:
+        return False
+    cases = product((1, 0), repeat=len(different))
+    truths = (dict(zip(different, case, strict=True)) for case in cases)
+    return not any(truth(tree, [known[name] for name in names]) for known in truths)
+
+
+class Clause(NamedTuple):
+    """Places of the operands that a document must match, and of those that it must not."""
+
+    positive: tuple[int, ...]
+    negated: tuple[int, ...]
+    conditions: tuple[tuple[int, bool], ...] = ()  # places, and whether each must hold
+
+
+def clauses(tree: QueryTree) -> tuple[Clause, ...]:
+    """Return the alternatives of a tree (its disjunctive normal form); operands left to right.
+
+    >>> tree = And((Atom("moths"), Or((Atom("Borneo"), Atom("Java"))), Not(Atom("large"))))
+    >>> [(clause.positive, clause.negated) for clause in clauses(tree)]
+    [((0, 1), (3,)), ((0, 2), (3,))]
+    """
+    alternatives = _walk(tree, count(), is_negated=False)
+    ordered = (Clause(*(tuple(sorted(set(rows))) for rows in c)) for c in alternatives)
+    return tuple(dict.fromkeys(ordered))
+
+
+def n_clauses(tree: QueryTree, *, is_negated: bool = False) -> int:
+    """Count the alternatives, some of which may be equal, without making them."""
+    match tree:
+        case Atom():
+            return 1
+        case Not(part):
+            return n_clauses(part, is_negated=not is_negated)
+        case And(parts) | Or(parts):
+            counts = [n_clauses(part, is_negated=is_negated) for part in parts]
+            return math.prod(counts) if isinstance(tree, And) != is_negated else sum(counts)
+
+
+def conjunctions(alternatives: Sequence[Clause]) -> tuple[tuple[int, ...], ...]:
+    """Return the operands of each clause of several positive ones, which has a vector of its own.
+
+    >>> conjunctions([Clause((0, 1), ()), Clause((2,), ()), Clause((0, 1), (3,))])
+    ((0, 1),)
+    """
+    several = (clause.positive for clause in alternatives if len(clause.positive) > 1)
+    return tuple(dict.fromkeys(several))
+
+
+def _walk(node: QueryTree, places: Iterator[int], *, is_negated: bool) -> list[Clause]:
+    match node:
+        case Where():
+            return [Clause((), (), ((next(places), not is_negated),))]
+        case Everything() if not is_negated:
+            next(places)
+            return [Clause((), ())]
+        case Atom():
+            position = (next(places),)
+            return [Clause((), position) if is_negated else Clause(position, ())]
+        case Not(part):
+            return _walk(part, places, is_negated=not is_negated)
+        case And(parts) | Or(parts):
+            lists = [_walk(part, places, is_negated=is_negated) for part in parts]
+    # De Morgan: not (a or b) is (not a) and (not b).
+    if isinstance(node, And) == is_negated:
+        return [clause for alternatives in lists for clause in alternatives]
+    return [Clause(*(sum(r, ()) for r in zip(*c, strict=True))) for c in product(*lists)]

@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from boolattn.budget import check_budget
-from boolattn.query.structure import clauses, conjunctions
-from boolattn.query.tree import atoms
+from boolattn.query.tree import atoms, clauses, conjunctions
 from boolattn.scoring.exact import level, shortlist, shortlist_size, shortlist_spread
 
 if TYPE_CHECKING:
@@ -44,8 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.query.structure import Clause
-    from boolattn.query.tree import QueryTree
+    from boolattn.query.tree import Clause, QueryTree
 
     Array = NDArray[np.float32]
 

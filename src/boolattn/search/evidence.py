@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boolattn.kinds.lexicon import is_tag, related
-from boolattn.query.structure import Clause, clauses, conjunctions, truth
-from boolattn.query.tree import QueryTree, signed_atoms
+from boolattn.query.tree import Clause, QueryTree, clauses, conjunctions, signed_atoms, truth
 from boolattn.scoring.exact import Ranked, shortlist_size, shortlist_spread
 from boolattn.stores.analysis import indexed_text, matched_words, operand_terms
 from boolattn.stores.base import Claim, Reader

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import ConfigError
-from boolattn.query.structure import clauses
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import QueryTree, atoms, signed_atoms
+from boolattn.query.tree import QueryTree, atoms, clauses, signed_atoms
 from boolattn.scoring.exact import SHORTLIST
 from boolattn.stores.analysis import matched_words, terms_of
 

@@ -23,7 +23,8 @@ import boolattn
 from boolattn.budget import limited
 from boolattn.data.records import Document
 from boolattn.errors import BoolattnError, DataError, IndexFolderError
-from boolattn.query.syntax import is_explicit, unparse
+from boolattn.query.syntax import unparse
+from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import operators_of
 from boolattn.search.inputs import SearchOptions
 from boolattn.service import schemas

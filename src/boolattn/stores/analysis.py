@@ -9,7 +9,8 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from boolattn.query.tree import Operator, find_cues
+from boolattn.query.tokens import find_cues
+from boolattn.query.tree import Operator
 from boolattn.stores.values import items
 
 if TYPE_CHECKING:
