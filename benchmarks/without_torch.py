@@ -146,7 +146,7 @@ def measure_query(index: str, threads: int) -> list[dict[str, Any]]:
     from boolattn.encoders.onnx_encoder import OnnxEncoder
     from boolattn.query.parser import load_parser
     from boolattn.query.plan import plan_queries
-    from boolattn.query.reading import read_queries
+    from boolattn.query.reading import QueryReader
     from boolattn.search import Searcher
 
     model, parser = OnnxEncoder.load(resolve(SHIPPED), threads=threads), load_parser()
@@ -156,7 +156,7 @@ def measure_query(index: str, threads: int) -> list[dict[str, Any]]:
     for text in make_queries(48, seed=7):
         model._recent.cache_clear()  # as if nobody had asked before
         parser._recent.cache_clear()
-        plan = 1000 * _seconds(lambda t=text: plan_queries(read_queries([t], parser), model))
+        plan = 1000 * _seconds(lambda t=text: plan_queries([QueryReader(parser).read(t)], model))
         parser._recent.cache_clear()
         took = {"plan": plan, "parse": 1000 * _seconds(lambda t=text: parser.parse([t]))}
         result = searcher.search(text)

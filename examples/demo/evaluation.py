@@ -49,7 +49,7 @@ def evaluate(
         names: Names of the plain encoder and of the model.
     """
     from boolattn.evaluation.metrics import measure, needed_depth
-    from boolattn.query.reading import ReadingOptions, read_queries
+    from boolattn.query.reading import QueryReader
     from boolattn.query.tree import Atom
     from boolattn.search.systems import WAYS, rank_by_search
 
@@ -65,7 +65,8 @@ def evaluate(
         texts, options = judgements.texts, WAYS[way]
         ranking = rank_by_search(searcher, benchmark.rows, texts, depth, **options)
         systems[name] = measure(ranking, judgements, METRICS)
-    readings = read_queries(judgements.texts, boolean.parser, ReadingOptions(mode="plain"))
+    reader = QueryReader(boolean.parser, mode="plain")
+    readings = [*map(reader.read, judgements.texts)]
     n_composed = sum(not isinstance(reading.tree, Atom) for reading in readings)
     return Evaluation(judgements, systems, n_composed)
 

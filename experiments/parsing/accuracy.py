@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from boolattn.evaluation.parsing import MEASURES, accuracy, structure
 from boolattn.evaluation.tables import markdown, short
 from boolattn.query.parser import load_parser
-from boolattn.query.reading import ReadingOptions, read_queries
+from boolattn.query.reading import QueryReader
 from boolattn.query.structure import operand_signs
 from boolattn.query.tree import Atom
 from experiments.parsing.test_sets import cue_word_names, unseen_queries
@@ -38,7 +38,7 @@ def measure_tests(parser: str) -> str:
     Structure and words are those of the parse; a name is split if it is searched as several
     operands, which needs confidence.
     """
-    options, loaded = ReadingOptions(mode="plain"), load_parser(parser)
+    reader = QueryReader(load_parser(parser), mode="plain")
     unseen: dict[str, list[LabelledQuery]] = {"all": []}
     for query in unseen_queries():
         domain = "taxa" if query.domain == "taxa" else "unseen domains"
@@ -48,8 +48,8 @@ def measure_tests(parser: str) -> str:
     for name in cue_word_names():
         for group in ("names", name.kind):
             names.setdefault(group, []).append(name.labelled)
-    parsed = measure(unseen, lambda texts: [r.parsed for r in read_queries(texts, loaded, options)])
-    scored = measure(names, lambda texts: [r.tree for r in read_queries(texts, loaded, options)])
+    parsed = measure(unseen, lambda texts: [reader.read(text).parsed for text in texts])
+    scored = measure(names, lambda texts: [reader.read(text).tree for text in texts])
     return f"{parsed}\n\n{scored}"
 
 
@@ -60,12 +60,13 @@ def measure_validation(
 
     With ``files``, splits of a built benchmark by name, on their queries by the parser alone.
     """
-    options, loaded = ReadingOptions(mode="plain"), load_parser(parser)
+    loaded = load_parser(parser)
+    reader = QueryReader(loaded, mode="plain")
     groups: dict[str, list[LabelledQuery]] = {}
 
     def parse(texts: Sequence[str]) -> list[QueryTree]:
         if not files:
-            return [reading.tree for reading in read_queries(texts, loaded, options)]
+            return [reader.read(text).tree for text in texts]
         outputs = zip(texts, loaded.parse(texts), strict=True)
         return [
             o.parsed.tree(text) if o.parsed and o.confidence >= loaded.threshold else Atom(text)

@@ -311,8 +311,9 @@ def test_the_search_half_imports_no_torch():
         "import boolattn.service.app, boolattn.cli, boolattn.search.systems\n"
         "from boolattn.query.parser import load_parser\n"
         "from boolattn.query.plan import plan_queries\n"
-        "from boolattn.query.reading import read_queries\n"
-        "plan_queries(read_queries(['moths but not bees'], load_parser()), load_model('shipped'))\n"
+        "from boolattn.query.reading import QueryReader\n"
+        "plan = QueryReader(load_parser()).read('moths but not bees')\n"
+        "plan_queries([plan], load_model('shipped'))\n"
         "print([n for n in ('torch', 'transformers', 'sentence_transformers') if n in sys.modules])"
     )
     done = subprocess.run(

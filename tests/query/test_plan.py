@@ -10,7 +10,7 @@ from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.towers import build_towers
 from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import ReadingOptions, read_queries
+from boolattn.query.reading import QueryReader
 from boolattn.query.syntax import parse
 from boolattn.query.tree import And, Atom, Not, Operator, Or, operators_of
 from tests.exact_ranking import score
@@ -32,7 +32,7 @@ def encoder(request, tiny_encoder, tokenizer):
 
 def plan_texts(encoder, *texts, confidence=1.0, **options):
     parser = KnownParses(PARSES, confidence)
-    return plan_queries(read_queries(texts, parser, ReadingOptions(**options)), encoder)
+    return plan_queries([*map(QueryReader(parser, **options).read, texts)], encoder)
 
 
 def plan_trees(encoder, *trees):
@@ -81,7 +81,7 @@ def test_an_uncertain_parse_is_not_used_and_still_reported(encoder):
 
 
 def test_without_a_parser_plain_text_is_one_operand(encoder):
-    [plan] = plan_queries(read_queries([NOT_TEXT], None), encoder)
+    [plan] = plan_queries([QueryReader(None).read(NOT_TEXT)], encoder)
     assert (plan.is_composed, plan.tree) == (False, Atom(NOT_TEXT))
     assert plan.fallback == "the model has no query parser"
 

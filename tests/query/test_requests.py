@@ -9,7 +9,7 @@ from boolattn.encoders.models import SHIPPED, load_model
 from boolattn.query.parsed_query import ParsedQuery, ParserOutput
 from boolattn.query.parser import load_parser
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import ReadingOptions, as_phrase, may_be_title, read_queries
+from boolattn.query.reading import QueryReader
 from boolattn.query.syntax import parse
 from boolattn.query.tree import And, Atom, Where
 from boolattn.search import Document, Searcher
@@ -27,8 +27,7 @@ def model():
 
 
 def read(text, **options):
-    [reading] = read_queries([text], load_parser(), ReadingOptions(mode="plain", **options))
-    return reading
+    return QueryReader(load_parser(), mode="plain", **options).read(text)
 
 
 def test_a_letter_is_searched_by_what_it_names(model):
@@ -66,8 +65,9 @@ def test_a_letter_in_doubt_or_with_a_document_of_its_title_stays_whole(
         monkeypatch.setattr(load_parser(), "threshold", threshold)
     reading = read(LETTER)
     if threshold is None:
-        assert may_be_title(reading)
-        reading = as_phrase(reading, reason)
+        reader = QueryReader(load_parser())
+        assert reader.may_be_title(reading)
+        reading = reader.as_phrase(reading, reason)
     [plan] = plan_queries([reading], model)
     assert (plan.tree, plan.operand_spans, plan.parsed) == (Atom(LETTER), (), Atom(LETTER))
     assert plan.fallback == reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boolattn.query.parser import load_parser
-from boolattn.query.reading import IS_OFF, NO_PARSER, ReadingOptions, may_be_title, read_queries
+from boolattn.query.reading import IS_OFF, NO_PARSER, QueryReader
 from boolattn.query.rewriting import (
     after_everything,
     implied_exclusions,
@@ -20,7 +20,7 @@ from boolattn.query.tree import Atom, Everything, atoms
 
 def read(text):
     """Read a text with the shipped parser."""
-    [reading] = read_queries([text], load_parser())
+    reading = QueryReader(load_parser()).read(text)
     assert len(reading.spans) == len(list(atoms(reading.tree)))
     return reading
 
@@ -177,11 +177,12 @@ def test_not_before_a_preposition_excludes():
 @pytest.mark.parametrize("mode", ["auto", "plain", "explicit"])
 def test_everything_alone_is_all_documents(text, mode):
     for parser in (load_parser(), None):
-        [reading] = read_queries([text], parser, ReadingOptions(mode=mode))
+        reader = QueryReader(parser, mode=mode)
+        reading = reader.read(text)
         assert reading.tree == Everything(text.strip())
         assert (reading.fallback, reading.wording) == ("", "")
-        assert may_be_title(reading)
-    [reading] = read_queries([text], None, ReadingOptions(compose=False))
+        assert reader.may_be_title(reading)
+    reading = QueryReader(None, compose=False).read(text)
     assert reading.tree == Atom(text)
 
 
@@ -259,9 +260,9 @@ def test_an_exclusion_begins_the_text():
 )
 def test_plain_negation_beside_capitals_is_plain_language(text, is_mixed):
     assert mixes_operators(text) is is_mixed
-    assert ReadingOptions().uses_syntax(text) is not is_mixed
-    assert ReadingOptions(mode="explicit").uses_syntax(text)
-    assert ReadingOptions(has_parser=False).uses_syntax(text)
+    assert QueryReader(load_parser()).uses_syntax(text) is not is_mixed
+    assert QueryReader(load_parser(), mode="explicit").uses_syntax(text)
+    assert QueryReader(None).uses_syntax(text)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,7 @@ def test_what_a_word_excludes_points_at_the_word():
 
 def test_nothing_is_excluded_between_quotes_or_without_composition():
     assert implied_exclusions('a "vegan" film') == []
-    off = ReadingOptions(compose=False)
-    for parser, options, reason in ((load_parser(), off, IS_OFF), (None, None, NO_PARSER)):
-        [reading] = read_queries(["vegan cake"], parser, options)
+    off = QueryReader(load_parser(), compose=False)
+    for reader, reason in ((off, IS_OFF), (QueryReader(None), NO_PARSER)):
+        reading = reader.read("vegan cake")
         assert (unparse(reading.tree), reading.fallback) == ("vegan cake", reason)

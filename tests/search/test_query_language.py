@@ -5,13 +5,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.query.plan import plan_queries
 from boolattn.query.syntax import parse
 from boolattn.query.tree import atoms, clauses, conjunctions
 from boolattn.scoring.fitted import fit
 from boolattn.search import Document, Searcher
 from boolattn.service.app import create_app
-from tests.parses import read_trees
 from tests.search import word_model
 
 
@@ -83,8 +81,6 @@ def test_a_document_is_an_operand(shared):
 def test_an_unknown_document_is_refused(shared):
     with pytest.raises(QueryError, match=r"^like:nobody: no document has the id 'nobody'$"):
         shared.search("moths NOT like:nobody")
-    with pytest.raises(QueryError, match="like:x: no document"):
-        plan_queries(read_trees([parse("moths NOT like:x")]), shared.encoder)
 
 
 def test_ids_may_hold_anything(retriever, folder):

@@ -11,7 +11,7 @@ import pytest
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
 from boolattn.query.parsed_query import ParserOutput
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import read_queries
+from boolattn.query.reading import QueryReader
 from boolattn.query.syntax import parse
 from boolattn.query.tree import Atom, is_contradiction
 from boolattn.scoring.fitted import Fitted, fit
@@ -50,7 +50,7 @@ def test_operators_select_the_right_documents(shared, query, expected, hybrid):
 
 def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):
     result = shared.search("moths Borneo", k=3, hybrid=False)
-    [plan] = plan_queries(read_queries(["moths Borneo"], None), retriever)
+    [plan] = plan_queries([QueryReader(None).read("moths Borneo")], retriever)
     vector = plan.vectors[0]
     by_hand = {
         d.id: float(retriever.encode_documents([titled(d.title, d.text)])[0] @ vector)

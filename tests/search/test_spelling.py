@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from boolattn.query.syntax import unparse
-from boolattn.search import Document, Searcher, SearchOptions
-from boolattn.search.inputs import QueryReader
+from boolattn.search import Document, Searcher
+from boolattn.search.inputs import StoreQueryReader
 from tests.parses import KnownParses
 
 TEXTS = (
@@ -34,9 +34,8 @@ def reader(searcher):
 @pytest.fixture
 def corrected(reader, monkeypatch):
     def read(text, known=()):
-        monkeypatch.setattr(QueryReader, "_is_word", lambda _, word: word in known)
-        [plan] = QueryReader(reader, KnownParses({}), SearchOptions()).read([text])
-        return plan
+        monkeypatch.setattr(StoreQueryReader, "_is_word", lambda _, word: word in known)
+        return StoreQueryReader(KnownParses({}), reader).read(text)
 
     return read
 

@@ -18,7 +18,7 @@ from boolattn.encoders.models import minilm_folder
 from boolattn.errors import ConfigError, DataError, GateError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.query.plan import plan_queries
-from boolattn.query.reading import read_queries
+from boolattn.query.reading import QueryReader
 from boolattn.query.tree import Operator
 from boolattn.search.systems import WAYS, Bm25Ranker, SearchRanker, SystemOptions, open_system
 from tests.conftest import trained
@@ -109,7 +109,7 @@ def test_a_corpus_without_documents_is_refused(minilm):
 def test_ranking_is_by_composed_scores(minilm, ranker):
     ranking = ranker.rank([NOT_TEXT], 5, **WAYS["composed"])
     encoder = TorchEncoder(minilm)
-    [plan] = plan_queries(read_queries([NOT_TEXT], PARSER), encoder)
+    [plan] = plan_queries([QueryReader(PARSER).read(NOT_TEXT)], encoder)
     expected = score(plan, plan.vectors @ encoder.encode_documents(TEXTS).T)
     np.testing.assert_array_equal(ranking.rows[0], np.argsort(-expected))
     np.testing.assert_allclose(ranking.scores[0], -np.sort(-expected), atol=1e-4)

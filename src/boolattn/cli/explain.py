@@ -38,11 +38,11 @@ def explain(
     from boolattn.encoders.models import SHIPPED, resolve
     from boolattn.evaluation.figures import save
     from boolattn.query.parser import load_parser
-    from boolattn.query.reading import read_queries
+    from boolattn.query.reading import QueryReader
 
     quiet_libraries()
     folder = model or resolve(SHIPPED)
-    [plan] = read_queries([text], load_parser())
+    plan = QueryReader(load_parser()).read(text)
     result = _explained(folder, text, [*operator], is_needed=bool(operator or figure))
     if as_json:
         values = {"text": text} if result is None else result.to_dict()

@@ -70,7 +70,6 @@ class Plan:
     fallback: str = ""  # why operators are not used, or not all words; empty where they are
     is_explicit: bool = False  # whether the text is in explicit syntax
     is_request: bool = False  # whether the text asks for one thing: only words that name it count
-    added: tuple[QueryTree, ...] = ()  # parts that every query has besides; they are in the tree
     notes: tuple[str, ...] = ()  # words that were corrected, numbers that were read as conditions
     #: One for each operand and, where they are composed, one for each of ``conjunctions``: that of
     #: its operands in words; of a query that is one conjunction, the mean of that and ``plain``,
@@ -261,7 +260,7 @@ def _with_vectors(
     document in it counts as one operand.
     """
     signed = signed_atoms(plan.parsed)
-    likes = [_document(a, known) for a, sign in signed if isinstance(a, Like) and sign > 0]
+    likes = [known[a.text] for a, sign in signed if isinstance(a, Like) and sign > 0]
     if likes:
         likes = [whole, *likes] if plan.wording else likes
         whole = likes[0] if len(likes) == 1 else np.mean(likes, axis=0, dtype=np.float32)
@@ -270,7 +269,7 @@ def _with_vectors(
     vectors = np.stack(operands)
     documents = {i: atom for i, atom in enumerate(atoms(plan.tree)) if isinstance(atom, Like)}
     for row, atom in documents.items():
-        vectors[row] = _document(atom, known)
+        vectors[row] = known[atom.text]
     for row, joined in enumerate(conjunctions(plan.clauses), start=len(plan.atoms)):
         if rows := [operand for operand in joined if operand in documents]:
             total = (len(joined) - len(rows)) * vectors[row] + vectors[rows].sum(0)
@@ -280,9 +279,3 @@ def _with_vectors(
     elif plan.is_request and plan.scored == (0,):
         vectors[0] = (vectors[0] + whole) / 2
     return replace(plan, vectors=vectors, plain=whole)
-
-
-def _document(atom: Like, known: Mapping[str, Vectors]) -> Vectors:
-    if atom.text not in known:
-        raise QueryError(f"{atom.name}: no document with this id is known here")
-    return known[atom.text]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
-from boolattn.query.numbers import NumberPhrase, other_spans
-from boolattn.query.parsed_query import ParserOutput, Span, Spans, words
+from boolattn.query.numbers import other_spans
+from boolattn.query.parsed_query import ParserOutput, words
 from boolattn.query.plan import IS_OFF, NO_PARSER, Plan
 from boolattn.query.rewriting import (
     EVERYTHING_BUT,
@@ -42,52 +42,24 @@ from boolattn.query.tree import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from boolattn.query.numbers import NumberPhrase
+    from boolattn.query.parsed_query import Span, Spans
     from boolattn.query.parser import Parser
 
 MODES = ("auto", "plain", "explicit")
 
 
-def may_be_title(plan: Plan) -> bool:
-    """Tell whether the parser took the text apart, which would be wrong for a title."""
-    is_plain = not plan.is_explicit or isinstance(plan.tree, Everything)
-    is_parsed = is_plain and not plan.fallback and plan.tree != _whole(plan)
-    return plan.is_request or is_parsed
+@dataclass(frozen=True)
+class QueryReader:
+    """Reads queries in plain language or explicit syntax."""
 
-
-def _whole(plan: Plan) -> QueryTree:
-    return join_all([Atom(plan.text), *plan.added])
-
-
-def with_conditions(plan: Plan, text: str, phrases: Sequence[NumberPhrase]) -> Plan:
-    """Return the plan of a text whose number phrases were left out before it was parsed."""
-    rest, spans = plan.tree, plan.spans
-    if rest == _whole(plan):  # it was not taken apart
-        others = other_spans(text, phrases)
-        rest, spans = join_all([Atom(words(text, others)), *plan.added]), (others, *spans[1:])
-    elif plan.text == EVERYTHING_BUT.strip():  # nothing but numbers was typed
-        spans = ((), *spans[1:])
-    tree = join_all([rest, *(phrase.tree for phrase in phrases)])
-    spans += tuple((phrase[:2],) for phrase in phrases for _ in phrase.conditions)
-    return replace(plan, text=text, wording=in_words(rest), tree=tree, parsed=tree, spans=spans)
-
-
-def as_phrase(plan: Plan, reason: str) -> Plan:
-    """Return the text as one operand, and why."""
-    whole = _whole(plan)
-    if plan.is_request:
-        plan = replace(plan, parsed=whole, confidence=1.0, is_request=False)
-    spans = _with_others([((0, len(plan.text)),)], whole)
-    return replace(plan, tree=whole, spans=spans, fallback=reason)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadingOptions:
-    """How queries are read."""
-
+    parser: Parser | None  # without one a text with operators in capitals is always explicit
+    _: KW_ONLY
     mode: str = "auto"
     compose: bool = True
     added: tuple[QueryTree, ...] = ()  # parts that every query has besides
-    has_parser: bool = True  # without one a text with operators in capitals is always explicit
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -95,45 +67,127 @@ class ReadingOptions:
 
     def uses_syntax(self, text: str) -> bool:
         """Whether a text is in explicit syntax, as "everything" and nothing at all are."""
-        is_asked = self.mode == "auto" and is_explicit(text)
-        is_mixed = self.has_parser and is_asked and mixes_operators(text)
-        is_all = text.strip().lower() != "nothing"
-        is_all = is_all and self.compose and isinstance(operand(text.strip()), Everything)
-        is_read = self.mode == "explicit" or (is_asked and not is_mixed)
-        return is_read or is_all or not text.strip()
+        text = text.strip()
+        is_all = text.lower() != "nothing" and isinstance(operand(text), Everything)
+        if self.mode == "explicit" or (is_all and self.compose) or not text:
+            return True
+        is_mixed = self.parser is not None and mixes_operators(text)
+        return self.mode == "auto" and is_explicit(text) and not is_mixed
+
+    def read(self, text: str) -> Plan:
+        """Read a query; in mode ``auto`` a text is explicit where it uses explicit syntax."""
+        if not text.strip() and not self.added:
+            raise QueryError("the query is empty; write what you look for")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise QueryError(
+                f"column {error.start + 1}: the query holds half a character; is it text?"
+            ) from error
+        if not self.compose:
+            return self._read_plain(text)
+        if self.uses_syntax(text):
+            return self._read_explicit(text)
+        return _with_implied(self._read_parsed(text))
+
+    def may_be_title(self, plan: Plan) -> bool:
+        """Tell whether the parser took the text apart, which would be wrong for a title."""
+        is_plain = not plan.is_explicit or isinstance(plan.tree, Everything)
+        is_parsed = is_plain and not plan.fallback and plan.tree != self._whole(plan.text)
+        return plan.is_request or is_parsed
+
+    def as_phrase(self, plan: Plan, reason: str) -> Plan:
+        """Return the text as one operand, and why."""
+        whole = self._whole(plan.text)
+        if plan.is_request:
+            plan = replace(plan, parsed=whole, confidence=1.0, is_request=False)
+        return replace(plan, tree=whole, spans=self._spans([_all_of(plan.text)]), fallback=reason)
+
+    def with_conditions(self, plan: Plan, text: str, phrases: Sequence[NumberPhrase]) -> Plan:
+        """Return the plan of a text whose number phrases were left out before it was parsed."""
+        rest, spans = plan.tree, plan.spans
+        if rest == self._whole(plan.text):  # it was not taken apart
+            others = other_spans(text, phrases)
+            rest, spans = self._whole(words(text, others)), (others, *spans[1:])
+        elif plan.text == EVERYTHING_BUT.strip():  # nothing but numbers was typed
+            spans = ((), *spans[1:])
+        tree = join_all([rest, *(phrase.tree for phrase in phrases)])
+        spans += tuple((phrase[:2],) for phrase in phrases for _ in phrase.conditions)
+        return replace(plan, text=text, wording=in_words(rest), tree=tree, parsed=tree, spans=spans)
+
+    def _whole(self, text: str) -> QueryTree:
+        """Return the tree of a text that is one operand."""
+        return join_all([Atom(text), *self.added])
+
+    def _spans(self, spans: Sequence[Spans]) -> tuple[Spans, ...]:
+        """Return the spans of all operands; those that were not typed have none."""
+        return (*spans, *[()] * self._n_added)
+
+    @cached_property
+    def _n_added(self) -> int:
+        return sum(1 for part in self.added for _ in atoms(part))
+
+    def _read_parsed(self, text: str) -> Plan:
+        """Read plain language; a long request is read as the words that name its object."""
+        parsable = rewrite(text)
+        whole = self._whole(text if parsable == text else words(parsable, _all_of(text)))
+        plan = Plan(text, in_words(whole), whole, whole, self._spans([_all_of(text)]))
+        if self.parser is None:
+            return replace(plan, fallback=NO_PARSER)
+        output = _parse(parsable, self.parser)
+        parsed = output.parsed
+        if parsable != text and (parsed is None or parsed.is_plain):
+            parsed = split_at_and(parsable)
+        if parsed is None or (parsed.is_plain and not is_request(text, parsed.operands[0])):
+            return replace(plan, fallback=output.reason)
+        inner = parsed.tree(parsable)
+        tree = join_all([inner, *self.added])
+        plan = replace(
+            plan,
+            tree=tree,
+            parsed=tree,
+            # The tree's operands are in the order of these span lists.
+            spans=self._spans(parsed.operands),
+            confidence=output.confidence,
+            is_request=parsed.is_plain,
+        )
+        if output.confidence < (least := self.parser.threshold):
+            doubt = f"the parser's confidence is {output.confidence:.2f}, below {least}"
+            return self.as_phrase(plan, doubt)
+        if is_contradiction(inner):
+            # More likely a parser's error than a query that was meant.
+            return self.as_phrase(plan, "it was parsed as a contradiction")
+        if parsed.is_plain:
+            named = " ".join(in_words(inner).split())
+            plan = replace(plan, fallback=f"it was read as a request for {named!r}")
+        return plan
+
+    def _read_explicit(self, text: str) -> Plan:
+        is_typed = bool(text.strip()) or not self.added
+        typed = [parse_with_spans(text)] if is_typed else []
+        joined = join_all([*(tree for tree, _ in typed), *self.added])
+        spans = self._spans([(span,) for _, places in typed for span in places])
+        tree = anchored(joined)
+        spans = spans if tree == joined else ((), *spans)
+        return Plan(text, in_words(tree), tree, tree, spans, is_explicit=True)
+
+    def _read_plain(self, text: str) -> Plan:
+        """Read a text as one vector, except for conditions, documents and lists of operands."""
+        if text.strip():
+            tree: QueryTree = Atom(text)
+            if self.uses_syntax(text):
+                with suppress(QuerySyntaxError):
+                    parsed, _ = parse_with_spans(text)
+                    special = (isinstance(a, Like | Where) or a.weight != 1 for a in atoms(parsed))
+                    tree = parsed if any(special) else tree
+            tree = anchored(join_all([tree, *self.added]))
+        else:
+            tree = self._read_explicit(text).tree
+        return Plan(text, in_words(tree), tree, tree).as_one_vector(IS_OFF)
 
 
-def check_queries(queries: object) -> None:
-    """Refuse what is no list of texts."""
-    if isinstance(queries, str) or not isinstance(queries, Iterable):
-        raise QueryError(f"queries are a list of texts, not {type(queries).__name__}")
-    for query in queries:
-        if not isinstance(query, str):
-            raise QueryError(f"a query is text, not {type(query).__name__}")
-
-
-def read_queries(
-    texts: Sequence[str], parser: Parser | None, options: ReadingOptions | None = None
-) -> list[Plan]:
-    """Read queries; in mode ``auto`` a text is explicit where it uses explicit syntax."""
-    options = replace(options or ReadingOptions(), has_parser=parser is not None)
-    return [_read(text, parser, options) for text in texts]
-
-
-def _read(text: str, parser: Parser | None, options: ReadingOptions) -> Plan:
-    if not text.strip() and not options.added:
-        raise QueryError("the query is empty; write what you look for")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise QueryError(
-            f"column {error.start + 1}: the query holds half a character; is it text?"
-        ) from error
-    if not options.compose:
-        return _read_plain(text, options)
-    if options.uses_syntax(text):
-        return _read_explicit(text, options)
-    return _with_implied(_read_parsed(text, parser, options))
+def _all_of(text: str) -> Spans:
+    return ((0, len(text)),)
 
 
 def _with_implied(plan: Plan) -> Plan:
@@ -152,7 +206,7 @@ def _with_implied(plan: Plan) -> Plan:
         for atom in (atom for atom, sign in signed if sign > 0):
             names = {name for name, _ in implied_exclusions(atom.words)}
             implied = {name: span for name, span in implied.items() if name in names}
-    if not implied or plan.fallback in (IS_OFF, NO_PARSER):
+    if not implied or plan.fallback == NO_PARSER:
         return plan
     tree = join_all([plan.tree, *(Not(Atom(name)) for name in implied)])
     spans = (*plan.spans, *((span,) for span in implied.values()))
@@ -185,71 +239,3 @@ def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:
         return None
     moved = [tuple((start - n, end - n) for start, end in spans) for spans in others]
     return replace(output, parsed=replace(parsed, operands=((), *moved)))
-
-
-def _read_parsed(text: str, parser: Parser | None, options: ReadingOptions) -> Plan:
-    """Read a text in plain language; a long request is read as the words that name its object."""
-    parsable, added = rewrite(text), options.added
-    whole_text = words(parsable, [(0, len(text))]) if parsable != text else text
-    whole = join_all([Atom(whole_text), *added])
-    spans = _with_others([((0, len(text)),)], whole)
-    plan = Plan(text, in_words(whole), whole, whole, spans, added=added)
-    if parser is None:
-        return replace(plan, fallback=NO_PARSER)
-    output = _parse(parsable, parser)
-    parsed = output.parsed
-    if parsable != text and (parsed is None or parsed.is_plain):
-        parsed = split_at_and(parsable)
-    if parsed is None or (parsed.is_plain and not is_request(text, parsed.operands[0])):
-        return replace(plan, fallback=output.reason)
-    inner = parsed.tree(parsable)
-    tree = join_all([inner, *added])
-    plan = replace(
-        plan,
-        tree=tree,
-        parsed=tree,
-        # The tree's operands are in the order of these span lists.
-        spans=_with_others(parsed.operands, tree),
-        confidence=output.confidence,
-        is_request=parsed.is_plain,
-    )
-    if output.confidence < parser.threshold:
-        doubt = f"the parser's confidence is {output.confidence:.2f}, below {parser.threshold}"
-        return as_phrase(plan, doubt)
-    if is_contradiction(inner):
-        # More likely a parser's error than a query that was meant.
-        return as_phrase(plan, "it was parsed as a contradiction")
-    if parsed.is_plain:
-        named = " ".join(in_words(inner).split())
-        plan = replace(plan, fallback=f"it was read as a request for {named!r}")
-    return plan
-
-
-def _read_explicit(text: str, options: ReadingOptions) -> Plan:
-    is_typed = bool(text.strip()) or not options.added
-    typed = [parse_with_spans(text)] if is_typed else []
-    joined = join_all([*(tree for tree, _ in typed), *options.added])
-    spans = _with_others([(span,) for _, places in typed for span in places], joined)
-    tree = anchored(joined)
-    spans = spans if tree == joined else ((), *spans)
-    return Plan(text, in_words(tree), tree, tree, spans, is_explicit=True)
-
-
-def _read_plain(text: str, options: ReadingOptions) -> Plan:
-    """Read a text as one vector, except for conditions, documents and lists of operands."""
-    if text.strip():
-        tree: QueryTree = Atom(text)
-        if options.uses_syntax(text):
-            with suppress(QuerySyntaxError):
-                parsed, _ = parse_with_spans(text)
-                special = (isinstance(a, Like | Where) or a.weight != 1 for a in atoms(parsed))
-                tree = parsed if any(special) else tree
-        tree = anchored(join_all([tree, *options.added]))
-    else:
-        tree = _read_explicit(text, options).tree
-    return Plan(text, in_words(tree), tree, tree).as_one_vector(IS_OFF)
-
-
-def _with_others(spans: Sequence[Spans], tree: QueryTree) -> tuple[Spans, ...]:
-    """Return spans of all operands of a tree; those that were not typed have none."""
-    return (*spans, *[()] * (sum(1 for _ in atoms(tree)) - len(spans)))

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, product
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +18,15 @@ from boolattn.data.records import Document
 from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.kinds.lexicon import load_kinds
 from boolattn.query.numbers import NumberPhrase, find_done, find_numbers, without_numbers
-from boolattn.query.reading import (
-    ReadingOptions,
-    as_phrase,
-    may_be_title,
-    read_queries,
-    with_conditions,
-)
-from boolattn.query.syntax import parse_entry, unparse
+from boolattn.query.reading import QueryReader
+from boolattn.query.syntax import unparse
 from boolattn.query.tokens import QUOTED
-from boolattn.query.tree import atoms, map_words, negate
+from boolattn.query.tree import atoms, map_words
 from boolattn.settings import build, check_types, limited
 from boolattn.stores.analysis import terms_of
 from boolattn.stores.filters import number_ranges
 
 if TYPE_CHECKING:
-    from boolattn.query.parser import Parser
     from boolattn.query.plan import Plan
     from boolattn.stores.base import Reader
 
@@ -100,6 +93,15 @@ class IndexSettings:
                 raise ConfigError(f"kinds: {name!r} must be a list of names, got {things!r}")
 
 
+def check_queries(queries: object) -> None:
+    """Refuse what is no list of texts."""
+    if isinstance(queries, str) or not isinstance(queries, Iterable):
+        raise QueryError(f"queries are a list of texts, not {type(queries).__name__}")
+    for query in queries:
+        if not isinstance(query, str):
+            raise QueryError(f"a query is text, not {type(query).__name__}")
+
+
 def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
     """Return the options of a search for ``k`` results; refuse what cannot be."""
     if name := next((name for name in ("limit", "n", "top", "top_k") if name in options), ""):
@@ -142,32 +144,24 @@ def _document(position: int, value: str | Mapping[str, Any], free: Iterator[str]
 
 
 @dataclass(frozen=True)
-class QueryReader:
-    """Reads queries; the notes of a plan have what a user may want to undo."""
+class StoreQueryReader(QueryReader):
+    """Reads queries for a store; the notes of a plan have what a user may want to undo."""
 
     reader: Reader
-    parser: Parser | None
-    options: SearchOptions
 
-    def read(self, queries: Sequence[str]) -> list[Plan]:
-        """Read queries; a text in plain language that is a document's title stays one operand."""
-        negated = (negate(parse_entry(entry)) for entry in self.options.negative)
-        options = ReadingOptions(
-            mode=self.options.mode,
-            compose=self.options.compose,
-            added=(*map(parse_entry, self.options.positive), *negated),
-            has_parser=self.parser is not None,
-        )
-        return [self._read(query, options) for query in queries]
-
-    def _read(self, text: str, options: ReadingOptions) -> Plan:
-        cues = {} if options.uses_syntax(text) else self._cues(text)
-        text = _corrected(text, cues)
-        phrases = [] if options.uses_syntax(text) else self._numbers(text)
-        [plan] = read_queries([without_numbers(text, phrases)], self.parser, options)
-        plan = with_conditions(plan, text, phrases) if phrases else plan
-        if may_be_title(plan) and self.reader.has_title(plan.text):
-            plan = as_phrase(plan, "a document has this title")
+    def read(self, text: str) -> Plan:
+        """Read a query; a text in plain language that is a document's title stays one operand."""
+        if not self.compose:
+            return super().read(text)
+        cues, phrases = dict[str, str](), list[NumberPhrase]()
+        if not self.uses_syntax(text):
+            cues = self._cues(text)
+            text = _corrected(text, cues)
+            phrases = self._numbers(text)
+        plan = super().read(without_numbers(text, phrases))
+        plan = self.with_conditions(plan, text, phrases) if phrases else plan
+        if self.may_be_title(plan) and self.reader.has_title(plan.text):
+            plan = self.as_phrase(plan, "a document has this title")
         words = self._spelling(plan)
         tree = map_words(plan.tree, lambda text: _corrected(text, words))
         notes = (*_word_note(cues), *_number_notes(text, phrases), *_word_note(words))
@@ -175,12 +169,10 @@ class QueryReader:
 
     def _cues(self, text: str) -> dict[str, str]:
         """Return words with one error that were meant to exclude, with these: "wihtout"."""
-        if self.parser is None or not self.options.compose:
-            return {}
+        pairs = product(sorted(set(_WORD.findall(text))), _CUES) if self.parser else ()
         return {
             word: cue
-            for word in sorted(set(_WORD.findall(text)))
-            for cue in _CUES
+            for word, cue in pairs
             if len(word) > _SHORTEST
             and distance(word.lower(), cue) == 1
             and not self._is_word(word.lower())
@@ -188,8 +180,6 @@ class QueryReader:
 
     def _numbers(self, text: str) -> list[NumberPhrase]:
         """Find numbers in a text that are conditions on the metadata, and what somebody did."""
-        if not self.options.compose:
-            return []
         phrases = find_done(text, self.reader.fields, self._values)
         rest = without_numbers(text, phrases)
         if any(sign.isdigit() for sign in rest):
@@ -209,7 +199,7 @@ class QueryReader:
         What stands between quotes stays as it is.
         """
         is_known = self.reader.has_words and self.reader.counts  # the corpus' vocabulary
-        if self.parser is None or not self.options.compose or not is_known:
+        if self.parser is None or not is_known:
             return {}
         names = {word for atom in atoms(plan.tree) for word in _WORD.findall(atom.words)}
         names -= set(_WORD.findall(" ".join(QUOTED.findall(plan.text))))

@@ -12,11 +12,12 @@ import numpy as np
 
 from boolattn.errors import QueryError
 from boolattn.query.plan import IS_OFF, Plan, plan_queries
-from boolattn.query.tree import Everything, Where, atoms, signed_atoms
+from boolattn.query.syntax import parse_entry
+from boolattn.query.tree import Everything, Where, atoms, negate, signed_atoms
 from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import Ranker, Retrieval
 from boolattn.search.evidence import Exclusion
-from boolattn.search.inputs import QueryReader, SearchOptions
+from boolattn.search.inputs import SearchOptions, StoreQueryReader
 from boolattn.search.overview import Facet, absent_values, count_facets
 from boolattn.search.result import (
     RANKED_LOWER,
@@ -69,7 +70,7 @@ class Pipeline:
         """Search queries; results are in their order."""
         start = time.perf_counter()
         with self._timed("read"):
-            readings = QueryReader(self.reader, self.parser, self.options).read(queries)
+            readings = [*map(self._query_reader().read, queries)]
             documents = {name: None for reading in readings for name in reading.documents}
             known = self.reader.known_vectors(list(documents))
             plans = plan_queries(readings, self.encoder, known, plain=self.options.explain)
@@ -88,6 +89,14 @@ class Pipeline:
         took = {name: round(value, 3) for name, value in self._took.items()}
         took["total"] = round(1000 * (time.perf_counter() - start), 3)
         return [replace(result, took=took) for result in results]
+
+    def _query_reader(self) -> StoreQueryReader:
+        options = self.options
+        added = [*map(parse_entry, options.positive)]
+        added += [negate(parse_entry(entry)) for entry in options.negative]
+        return StoreQueryReader(
+            self.parser, self.reader, mode=options.mode, compose=options.compose, added=(*added,)
+        )
 
     def _select(self, plan: Plan, base: tuple[Condition, ...]) -> Retrieval:
         """Find out which documents a plan may find: by conditions, and without its operands."""

@@ -18,8 +18,13 @@ from boolattn.files import atomic_folder, scratch_folder
 from boolattn.kinds.lexicon import Kinds
 from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
 from boolattn.query.parser import Parser, load_parser
-from boolattn.query.reading import check_queries
-from boolattn.search.inputs import DocumentLike, IndexSettings, as_documents, read_options
+from boolattn.search.inputs import (
+    DocumentLike,
+    IndexSettings,
+    as_documents,
+    check_queries,
+    read_options,
+)
 from boolattn.search.overview import Example, Facet, find_examples, find_facets
 from boolattn.search.pipeline import Pipeline
 from boolattn.search.result import SearchResult, as_reranker, rerank
