@@ -51,7 +51,7 @@ def evaluate(
     from boolattn.evaluation.metrics import measure, needed_depth
     from boolattn.query.reading import QueryReader
     from boolattn.query.tree import Atom
-    from boolattn.search.systems import WAYS, rank_by_search
+    from boolattn.search.systems import WAYS, SearchRanker
 
     judgements = benchmark.splits[split]
     depth = needed_depth(judgements, METRICS)
@@ -62,8 +62,8 @@ def evaluate(
     }
     systems = {}
     for name, (searcher, way) in ways.items():
-        texts, options = judgements.texts, WAYS[way]
-        ranking = rank_by_search(searcher, benchmark.rows, texts, depth, **options)
+        ranker = SearchRanker(searcher, benchmark.rows)
+        ranking = ranker.rank(judgements.texts, depth, **WAYS[way])
         systems[name] = measure(ranking, judgements, METRICS)
     reader = QueryReader(boolean.parser, mode="plain")
     readings = [*map(reader.read, judgements.texts)]

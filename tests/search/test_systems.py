@@ -44,17 +44,17 @@ def minilm() -> SentenceTransformer:
 
 @pytest.fixture(scope="module")
 def ranker(minilm) -> SearchRanker:
-    return SearchRanker(TorchEncoder(minilm), DOCUMENTS, parser=PARSER)
+    return SearchRanker.index(TorchEncoder(minilm), DOCUMENTS, parser=PARSER)
 
 
 def ranked(towers, texts=("moths",), depth=5):
-    ranker = SearchRanker(TorchEncoder(towers), DOCUMENTS, parser=None, words=False)
+    ranker = SearchRanker.index(TorchEncoder(towers), DOCUMENTS, parser=None, words=False)
     return ranker.rank(texts, depth, **WAYS["one vector"])
 
 
 def test_any_sentence_transformer_ranks(minilm):
     calls = []
-    ranker = SearchRanker(
+    ranker = SearchRanker.index(
         TorchEncoder(minilm), DOCUMENTS, words=False, progress=lambda *call: calls.append(call)
     )
     assert calls == [("documents", 5, 5)]
@@ -98,12 +98,12 @@ def test_vectors_that_are_no_numbers_are_refused(minilm):
             yield np.full((len(texts), encoder.dimension), np.nan, np.float32)
 
     with pytest.raises(DataError, match="no finite vector for document 'd0'"):
-        SearchRanker(encoder, DOCUMENTS, encode=encode)
+        SearchRanker.index(encoder, DOCUMENTS, encode=encode)
 
 
 def test_a_corpus_without_documents_is_refused(minilm):
     with pytest.raises(DataError, match="no documents to rank"):
-        SearchRanker(TorchEncoder(minilm), [])
+        SearchRanker.index(TorchEncoder(minilm), [])
 
 
 def test_ranking_is_by_composed_scores(minilm, ranker):
@@ -210,7 +210,7 @@ from boolattn.data.records import Document
 from boolattn.encoders.models import load_model
 from boolattn.search.systems import WAYS, SearchRanker
 documents = [Document(id=text, text=text) for text in ("moths of Java", "moths", "bread")]
-ranker = SearchRanker(load_model("shipped"), documents, words=False)
+ranker = SearchRanker.index(load_model("shipped"), documents, words=False)
 for way in ("one vector", "composed"):
     print(*sorted(ranker.rank(["moths but not of Java"], 3, **WAYS[way]).rows[0]))
 """

@@ -140,7 +140,7 @@ def _domain_systems(
         if encoder is None:
             yield f"runs/{domain}", benchmark, "", open_system(model, benchmark)
             continue
-        ranker = SearchRanker(encoder, benchmark.documents)
+        ranker = SearchRanker.index(encoder, benchmark.documents)
         for way in ways:
             yield f"runs/{domain}", benchmark, way, ranker.system(Path(model).name, way)
 

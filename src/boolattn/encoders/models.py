@@ -77,9 +77,7 @@ def shipped_model() -> Path:
 
 def torch_source(name: str) -> str:
     """Return what torch loads: the folder of a known name, else the folder or name itself."""
-    if name == MINILM:
-        return str(minilm_folder())
-    return str(shipped_model() if name == SHIPPED else torch_folder(name))
+    return str(torch_folder(minilm_folder() if name == MINILM else _FOLDERS.get(name, name)))
 
 
 def absolute_name(name: str) -> str:

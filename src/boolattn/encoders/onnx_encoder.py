@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ from boolattn.query.parser import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tokenizers import Tokenizer
 
@@ -132,20 +132,32 @@ class OnnxEncoder(Encoder):
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
         """Encode whole queries, with BoolAttn if the model has it."""
-        return self._vectors(partial(self._query_vector, QUERY), texts)
+        return self._vectors(QUERY, texts)
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands: queries with every gate closed."""
-        return self._vectors(partial(self._query_vector, OPERAND), texts)
+        return self._vectors(OPERAND, texts)
 
     def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
         """Encode documents, one by one."""
-        return self._vectors(self._document_vector, texts)
+        return self._vectors(DOCUMENT, texts)
 
-    def _vectors(self, encode: Callable[[str], Array], texts: Sequence[str]) -> Array:
+    def _vectors(self, task: str, texts: Sequence[str]) -> Array:
         """Encode texts, each alone, several at once."""
         if isinstance(texts, str):
             raise ConfigError("texts must be a list of texts, got one text")
+        manifest, is_query = self.manifest, task != DOCUMENT
+        if task not in manifest.graphs:
+            raise DataError(f"{self.folder / MANIFEST} names no graph for {task!r}")
+        path = self.folder / manifest.graphs[task]
+        prompt = manifest.query_prompt if is_query else manifest.document_prompt
+        length = manifest.query_length if is_query else manifest.document_length
+
+        def encode(text: str) -> Array:
+            # People repeat queries and operands, so the last ones are remembered.
+            is_remembered = is_query and len(text) <= MAX_CHARACTERS
+            return (self._recent if is_remembered else self._vector)(path, prompt + text, length)
+
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         threads = min(self.threads, len(texts))
         pool = ThreadPoolExecutor(threads) if threads > 1 else None
@@ -157,16 +169,6 @@ class OnnxEncoder(Encoder):
             if pool:
                 pool.shutdown(cancel_futures=True)
         return vectors
-
-    def _query_vector(self, task: str, text: str) -> Array:
-        """Encode a query or an operand; people repeat them, so the last ones are remembered."""
-        encode = self._recent if len(text) <= MAX_CHARACTERS else self._vector
-        prompt, length = self.manifest.query_prompt, self.manifest.query_length
-        return encode(self._graph(task), prompt + text, length)
-
-    def _document_vector(self, text: str) -> Array:
-        prompt, length = self.manifest.document_prompt, self.manifest.document_length
-        return self._vector(self._graph(DOCUMENT), prompt + text, length)
 
     def _vector(self, path: Path, text: str, length: int) -> Array:
         """Run one text."""
@@ -182,13 +184,6 @@ class OnnxEncoder(Encoder):
             stated = f"{self.folder / MANIFEST} says {self.dimension} dimensions"
             raise DataError(f"{stated}, and the graph has {vector.shape}; export the model again")
         return vector
-
-    def _graph(self, task: str) -> Path:
-        """Return the file of a task's graph."""
-        try:
-            return self.folder / self.manifest.graphs[task]
-        except KeyError as error:
-            raise DataError(f"{self.folder / MANIFEST} names no graph for {task!r}") from error
 
     def _session(self, path: Path) -> Any:  # noqa: ANN401 - an InferenceSession
         """Open a graph on first use."""

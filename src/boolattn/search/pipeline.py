@@ -71,12 +71,11 @@ class Pipeline:
         start = time.perf_counter()
         with self._timed("read"):
             readings = [*map(self._query_reader().read, queries)]
-            documents = {name: None for reading in readings for name in reading.documents}
+            documents = dict.fromkeys(name for reading in readings for name in reading.documents)
             known = self.reader.known_vectors(list(documents))
             plans = plan_queries(readings, self.encoder, known, plain=self.options.explain)
         with self._timed("filter"):
-            conditions = read_filters(self.options.filters)
-            base = tuple(self.reader.resolve(condition) for condition in conditions)
+            base = tuple(map(self.reader.resolve, read_filters(self.options.filters)))
             retrievals = [self._select(plan, base) for plan in plans]
         with self._timed("vectors"):
             # Some of the ranked documents are left out.
@@ -86,8 +85,8 @@ class Pipeline:
             possible = [q for q in retrievals if q.total or not self.reader.counts]
             self._ranker.rank([query for query in possible if not query.plan.is_empty])
         results = [self._result(query) for query in retrievals]
-        took = {name: round(value, 3) for name, value in self._took.items()}
-        took["total"] = round(1000 * (time.perf_counter() - start), 3)
+        took = self._took | {"total": 1000 * (time.perf_counter() - start)}
+        took = {name: round(value, 3) for name, value in took.items()}
         return [replace(result, took=took) for result in results]
 
     def _query_reader(self) -> StoreQueryReader:
@@ -109,10 +108,9 @@ class Pipeline:
         without = tuple(self.reader.find(plan.documents).values())
         where = Filter(base, alternatives(tree, conditions), without)
         self.reader.check_conditions(list(conditions), where)
-        exclusion = Exclusion(
-            plan.tree, self.reader, kinds=self.options.kinds, allow=self.options.allow
-        )
-        is_strict = self.options.strict_not is not False and plan.has_negation
+        options = self.options
+        exclusion = Exclusion(plan.tree, self.reader, kinds=options.kinds, allow=options.allow)
+        is_strict = options.strict_not is not False and plan.has_negation
         total = self.reader.count(where)
         return Retrieval(plan, exclusion, where, conditions, is_strict, total)
 
@@ -179,10 +177,10 @@ class Pipeline:
 
     def _first(self, query: Retrieval) -> Ranked:
         """Return the first documents, without those that are not similar enough."""
-        keys, scores = query.ranked.rows[: self.k], query.ranked.scores[: self.k]
-        if self.options.min_score is None:
-            return Ranked(keys, scores)
-        is_near = self._similarities(query.plan, keys) >= self.options.min_score
+        keys, scores = (values[: self.k] for values in query.ranked)
+        is_near = np.ones(len(keys), bool)
+        if self.options.min_score is not None:
+            is_near = self._similarities(query.plan, keys) >= self.options.min_score
         return Ranked(keys[is_near], scores[is_near])
 
     def _similarities(self, plan: Plan, keys: Keys) -> Array:
@@ -190,8 +188,7 @@ class Pipeline:
         positive = [atom for atom, sign in signed_atoms(plan.tree) if sign > 0]
         if any(isinstance(atom, Everything) for atom in positive) or not positive:
             return np.full(len(keys), np.inf, np.float32)
-        similarities: Array = self.reader.similarities(plan.clause_vectors, keys).max(0, initial=-1)
-        return similarities
+        return np.max(self.reader.similarities(plan.clause_vectors, keys), 0, initial=-1)
 
     def _facets(self, query: Retrieval) -> tuple[Facet, ...]:
         """Count values among the best documents that pass filters and exclusions."""
@@ -261,26 +258,19 @@ class Pipeline:
 
     def _hits(self, query: Retrieval, ranked: Ranked) -> Iterator[Hit | None]:
         """Yield a hit for each document; none for one that is gone."""
-        plan, evidence = query.plan, None
-        if query.fitted is not None and self.options.verdicts and len(ranked.rows):
-            evidence = query.fitted.evidence(self._ranker.similarities(query, ranked.rows))
-        documents = self.reader.documents(ranked.rows)
-        passages = self.reader.best_passages(plan.clause_vectors.mean(0), ranked.rows)
-        pairs = zip(ranked.rows.tolist(), ranked.scores.tolist(), strict=True)
-        for rank, (key, score) in enumerate(pairs):
-            if (document := documents[rank]) is None:
+        plan, (keys, scores), evidence = query.plan, ranked, None
+        if query.fitted is not None and self.options.verdicts and len(keys):
+            evidence = query.fitted.evidence(self._ranker.similarities(query, keys))
+        documents = self.reader.documents(keys)
+        passages = self.reader.best_passages(plan.clause_vectors.mean(0), keys)
+        for rank, document in enumerate(documents):
+            if document is None:
                 yield None
                 continue
-            hit = Hit(
-                id=document.id,
-                title=document.title,
-                text=document.text,
-                metadata=document.metadata,
-                score=score,
-                passage=passages[rank],
-            )
+            details = (document.id, document.title, document.text, document.metadata)
+            hit = Hit(*details, score=float(scores[rank]), passage=passages[rank])
             if evidence is not None:
-                exceeds = evidence.exceeds[:, rank].round(3) * (key not in query.lifted)
+                exceeds = evidence.exceeds[:, rank].round(3) * (keys[rank] not in query.lifted)
                 hit = replace(
                     hit,
                     ranks=tuple(evidence.ranks[:, rank].tolist()),

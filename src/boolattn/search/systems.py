@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from boolattn.encoders import models
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.evaluation.ranking import PADDING, Ranking, read_run
+from boolattn.evaluation.ranking import Ranking, read_run
 from boolattn.jsonl import ENDINGS
 from boolattn.query.parser import SHIPPED
 from boolattn.search.searcher import Searcher
@@ -80,38 +78,46 @@ class OpenSystem:
     rank: Callable[[Judgements, int], Ranking]  # from queries and a depth
 
 
+@dataclass(frozen=True)
 class SearchRanker:
-    """Indexes documents once, in a temporary folder, and ranks all of them for each query.
+    """Ranks all documents of a searcher; their rows in rankings are by id."""
 
-    The documents are the rows of a ranking; ``settings`` as in ``Searcher.build``.
-    """
+    searcher: Searcher
+    rows: Mapping[str, int]
 
-    def __init__(
-        self,
+    @classmethod
+    def index(
+        cls,
         encoder: Encoder,
         documents: Sequence[Document],
         progress: Progress | None = None,
         **settings: Any,
-    ) -> None:
+    ) -> SearchRanker:
+        """Index documents once, in a temporary folder; ``settings`` as in ``Searcher.build``."""
         if not documents:
             raise DataError("there are no documents to rank")
-        n_done = 0
+        counts = [0]
 
         def count(n: int) -> None:
-            nonlocal n_done
-            n_done += n
+            counts.append(counts[-1] + n)
             if progress:
-                progress("documents", n_done, len(documents))
+                progress("documents", counts[-1], len(documents))
 
-        self._rows = {document.id: row for row, document in enumerate(documents)}
         # Their metadata hold the truth.
         texts = [replace(document, metadata={}) for document in documents]
         # One vector a document, as models are trained and as ``encode`` may have made them.
-        self.searcher = Searcher.from_texts(texts, encoder, progress=count, passages=0, **settings)
+        searcher = Searcher.from_texts(texts, encoder, progress=count, passages=0, **settings)
+        return cls(searcher, {document.id: row for row, document in enumerate(documents)})
 
     def rank(self, texts: Sequence[str], depth: int, **options: Any) -> Ranking:
-        """Rank the documents; ``options`` as in :func:`rank_by_search`."""
-        return rank_by_search(self.searcher, self._rows, texts, depth, **options)
+        """Rank documents for queries in plain language; ``options`` are those of a search."""
+        options = {"mode": "plain", **options, "verdicts": False}
+        depth, ranked = min(depth, len(self.rows)), []
+        for start in range(0, len(texts), _QUERIES):
+            batch = list(texts[start : start + _QUERIES])
+            for result in self.searcher.search_many(batch, depth, **options):
+                ranked.append([(self.rows[hit.id], hit.score) for hit in result])
+        return _ranking(ranked, depth)
 
     def system(self, name: str, way: str, gate: str = "") -> OpenSystem:
         """Return the system that ranks in one of :data:`WAYS`."""
@@ -121,23 +127,6 @@ class SearchRanker:
             return self.rank(judgements.texts, depth, **options)
 
         return OpenSystem(name, gate, options.get("compose", True), rank)
-
-
-def rank_by_search(
-    searcher: Searcher, rows: Mapping[str, int], texts: Sequence[str], depth: int, **options: Any
-) -> Ranking:
-    """Rank all documents of a searcher, whose rows are by id, for queries in plain language.
-
-    ``options`` are those of a search.
-    """
-    options = {"mode": "plain", **options, "verdicts": False}
-    ranked, scores = _empty_ranking(len(texts), min(depth, len(rows)))
-    for start in range(0, len(texts), _QUERIES):
-        results = searcher.search_many(list(texts[start : start + _QUERIES]), depth, **options)
-        for number, result in enumerate(results, start):
-            ranked[number, : len(result.hits)] = [rows[hit.id] for hit in result.hits]
-            scores[number, : len(result.hits)] = [hit.score for hit in result.hits]
-    return Ranking(ranked, scores)
 
 
 class Bm25Ranker:
@@ -169,20 +158,26 @@ class Bm25Ranker:
     def rank(self, texts: Sequence[str], depth: int) -> Ranking:
         """Rank the documents that have a word of the query; the others are not returned."""
         depth = min(depth, self._searcher.num_docs)
-        rows, scores = _empty_ranking(len(texts), depth)
-        for number, text in enumerate(texts):
-            # In lower case nothing is an operator of tantivy's query language.
-            words = " ".join(re.findall(r"[^\W_]+", text.lower()))
-            if not words or not depth:
-                continue
-            query = self._index.parse_query(words, [_BODY])
-            hits = self._searcher.search(query, depth, count=False).hits
-            values = np.array([score for score, _ in hits], np.float32)
-            addresses = [address for _, address in hits]
-            best = np.array(self._searcher.fast_field_values(_ROW, addresses), np.int32)
-            order = np.lexsort((best, -values))
-            rows[number, : len(hits)], scores[number, : len(hits)] = best[order], values[order]
-        return Ranking(rows, scores)
+        return _ranking([self._search(text, depth) for text in texts], depth)
+
+    def _search(self, text: str, depth: int) -> list[tuple[int, float]]:
+        # In lower case nothing is an operator of tantivy's query language.
+        words = " ".join(re.findall(r"[^\W_]+", text.lower()))
+        if not words or not depth:
+            return []
+        query = self._index.parse_query(words, [_BODY])
+        hits = self._searcher.search(query, depth, count=False).hits
+        rows = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
+        pairs = zip(rows, (score for score, _ in hits), strict=True)
+        return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+
+
+def _ranking(ranked: Sequence[Sequence[tuple[int, float]]], depth: int) -> Ranking:
+    """Return the ranking of rows and scores, best first."""
+    ranking = Ranking.of([[row for row, _ in pairs] for pairs in ranked], depth)
+    for scores, pairs in zip(ranking.scores, ranked, strict=True):
+        scores[: len(pairs)] = [score for _, score in pairs]
+    return ranking
 
 
 def open_system(
@@ -218,7 +213,7 @@ def _open_model(model: str, benchmark: Benchmark, options: SystemOptions) -> Ope
         encoder = models.load_model(model, device=options.device)
     else:
         encoder = _load_towers(model, name, benchmark, options)
-    ranker = SearchRanker(
+    ranker = SearchRanker.index(
         encoder,
         benchmark.documents,
         options.progress,
@@ -266,8 +261,3 @@ def _load_towers(
         for judged in benchmark.splits.values():
             encoder.labels.update(zip(judged.texts, judged.operators, strict=True))
     return encoder
-
-
-def _empty_ranking(n_queries: int, depth: int) -> tuple[Any, Any]:
-    shape = (n_queries, depth)
-    return np.full(shape, PADDING, np.int32), np.full(shape, -np.inf, np.float32)
