@@ -193,12 +193,12 @@ class _Parser:
             raise self.fail("there is nothing between these quotes", token)
         words = [token]
         while token.kind == "word" and not is_single and self.here.kind == "word":
-            if split_weight(words[-1].text)[1]:
+            if words[-1].weight:
                 break
             words.append(self.take())
         self.spans.append((token.start, words[-1].end))
-        text, weight = " ".join(word.text for word in words), token.weight
-        if token.kind == "word":
+        text, weight = " ".join(word.text for word in words), words[-1].weight
+        if token.kind == "word" and not weight:  # "moths ^2"
             text, weight = split_weight(text)
         column = words[-1].end - len(weight) + 1
         value = read_weight(weight, column=column, text=self.text)

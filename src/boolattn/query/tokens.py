@@ -12,7 +12,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from boolattn.errors import QuerySyntaxError
 from boolattn.query.tree import OPERATORS, Operator
@@ -26,7 +26,8 @@ OPERATOR_WORDS = ("AND", "OR", "NOT")
 MAX_WEIGHT = 100
 
 _CLOSING = {'"': '"', "“": "”", "„": "“”", "«": "»"}
-_OPEN, _CLOSE = "(（", ")）"
+_BRACKETS = {"(": "(", "（": "(", ")": ")", "）": ")"}
+_CHARACTER = re.compile(r"\S")
 _WORD = re.compile(r"[^\s()（）]+")
 #: A minus sign before a letter, quote or parenthesis negates; before a digit it is a sign.
 _MINUS = re.compile(r"[-−](?=[^\W\d_]|[\"“„«(（])")
@@ -36,7 +37,7 @@ _LIKE = re.compile(r"like:(?=[^\s()（）])")
 FIELD_NAME = re.compile(r"[^\W\d_](?:[\w.-]*\w)?")
 _FIELD = re.compile(
     rf"(?P<name>{FIELD_NAME.pattern})"
-    r"(?:\s*(?P<sign>>=|<=|!=|=|>|<)\s*|(?P<part>~)|(?P<colon>:)(?![/:]))(?=[^\s()（）=<>!~])"
+    r"(?P<sign>\s*(?:>=|<=|!=|=|>|<)\s*|~|:(?![/:]))(?=[^\s()（）=<>!~])"
 )
 #: A field between quotes, and the sign after it: "Time (min)"<30.
 _QUOTED_NAME = re.compile(r"[^\W\d_][^=!<>~]*")
@@ -85,35 +86,27 @@ NOT_CUES: tuple[str, ...] = (
 _COMPOUND = re.compile(r"(?<!\w)[^\W\d_]+[-\u2010\u2011]free(?!\w)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A piece of a query, and its place in the query."""
 
     kind: str  # word, quoted, like, where, "(", ")", "-", end, or one of OPERATOR_WORDS
-    text: str  # its words, without quotes; of a document its id
+    text: str  # its words, without quotes and weight; of a document its id
     start: int
     end: int
-    weight: str = ""  # as it was written, after quotes or an id
+    weight: str = ""  # as it was written
     conditions: tuple[str, ...] = ()  # of a token ``where``
 
 
 def tokens(text: str) -> list[Token]:
     """Cut a query into tokens; the last one is its end."""
-    tokens: list[Token] = []
-    at = 0
-    while at < len(text):
-        if text[at].isspace():
-            at += 1
-            continue
-        before = tokens[-1] if tokens and tokens[-1].end == at else None
-        if before is not None and before.kind == ")" and _WEIGHT.match(text, at):
+    query_tokens = [Token("", "", 0, 0)]
+    while character := _CHARACTER.search(text, query_tokens[-1].end):
+        at, before = character.start(), query_tokens[-1]
+        if (before.kind, before.end) == (")", at) and _WEIGHT.match(text, at):
             message = "a weight belongs to one operand, as in (moths^2 OR ants^2)"
             raise QuerySyntaxError(message, column=at + 1, text=text)
-        # Inside a word a quote is an inch sign and a minus sign a hyphen.
-        tokens.append(_token(text, at, is_start=before is None or before.kind != "word"))
-        at = tokens[-1].end
-    tokens.append(Token("end", "", len(text), len(text)))
-    return tokens
+        query_tokens.append(_token(text, at))
+    return [*query_tokens[1:], Token("end", "", len(text), len(text))]
 
 
 def split_weight(word: str) -> tuple[str, str]:
@@ -140,66 +133,66 @@ def is_word(text: str) -> bool:
     return bool(_WORD.fullmatch(text)) and text[0] not in '"“„«=<>!~' and not split_weight(text)[1]
 
 
-def _token(text: str, at: int, *, is_start: bool) -> Token:
+def _token(text: str, at: int) -> Token:
+    """Read a token. Inside a word a quote is an inch sign and a minus sign a hyphen."""
     character = text[at]
-    if character in _OPEN or character in _CLOSE:
-        return Token("(" if character in _OPEN else ")", character, at, at + 1)
-    if is_start and character in _CLOSING:
-        quoted = _quote(text, at)
-        if (match := _SIGN.match(text, quoted.end)) and _QUOTED_NAME.fullmatch(quoted.text):
-            value = _value(text, match.end())
-            condition = f"{quoted.text}{match['sign']}{value.text}"
-            return Token("where", text[at : value.end], at, value.end, value.weight, (condition,))
-        return _weighted(text, quoted)
-    if is_start and _MINUS.match(text, at):
+    if character in _BRACKETS:
+        return Token(_BRACKETS[character], character, at, at + 1)
+    if _MINUS.match(text, at):
         return Token("-", character, at, at + 1)
-    if is_start and (match := _LIKE.match(text, at)):
-        value = _value(text, match.end())
-        is_quoted = value.kind == "quoted"
-        id_, weight = (value.text, value.weight) if is_quoted else split_weight(value.text)
-        return Token("like", id_, at, value.end, weight)
-    if is_start and (match := _FIELD.match(text, at)) and match["name"] not in OPERATOR_WORDS:
-        value = _value(text, match.end())
-        conditions = _conditions(match, value)
-        return Token("where", text[at : value.end], at, value.end, value.weight, conditions)
-    match = _WORD.match(text, at)
-    word = match.group() if match else character
-    kind = word if word in OPERATOR_WORDS else "word"
-    return Token(kind, word, at, at + len(word))
+    if match := _LIKE.match(text, at):
+        return _weighted(_value(text, match.end()))._replace(kind="like", start=at)
+    if character in _CLOSING:
+        quoted = _quoted(text, at)
+        match = None if quoted.weight else _SIGN.match(text, quoted.end)
+        if match is None or not _QUOTED_NAME.fullmatch(quoted.text):
+            return quoted
+        return _where(text, at, quoted.text, match)
+    if (match := _FIELD.match(text, at)) and match["name"] not in OPERATOR_WORDS:
+        return _where(text, at, match["name"], match)
+    word = _value(text, at)
+    return word._replace(kind=word.text) if word.text in OPERATOR_WORDS else _weighted(word)
+
+
+def _weighted(token: Token) -> Token:
+    """Split a word from its weight; one after a sign has none."""
+    word, weight = split_weight(token.text) if token.kind == "word" else (token.text, token.weight)
+    return token._replace(text=word, weight=weight)
+
+
+def _where(text: str, at: int, name: str, match: re.Match[str]) -> Token:
+    """Return the conditions on a field; ``1990..2000`` after a colon is a range."""
+    sign, value = match["sign"].strip(), _value(text, match.end())
+    limits = _RANGE.fullmatch(value.text) if sign == ":" and value.kind == "word" else None
+    if limits is None or not any(limits.groups()):
+        conditions = [f"{name}{'=' if sign == ':' else sign}{value.text}"]
+    else:
+        pairs = zip((">=", "<="), limits.groups(), strict=True)
+        conditions = [f"{name}{sign}{limit}" for sign, limit in pairs if limit]
+    return Token("where", text[at : value.end], at, value.end, value.weight, (*conditions,))
 
 
 def _value(text: str, at: int) -> Token:
     """Return what stands after ``like:`` or a sign: between quotes, or one word."""
-    token = _token(text, at, is_start=text[at] in _CLOSING)
-    if not token.text:
+    if text[at] not in _CLOSING:
+        word = _WORD.match(text, at)[0]  # type: ignore[index] - text is there
+        return Token("word", word, at, at + len(word))
+    quoted = _quoted(text, at)
+    if not quoted.text:
         message = "there is nothing between these quotes"
         raise QuerySyntaxError(message, column=at + 1, text=text)
-    return token
+    return quoted
 
 
-def _conditions(match: re.Match[str], value: Token) -> tuple[str, ...]:
-    """Return the conditions of a field; ``1990..2000`` after a colon is a range."""
-    name, sign = match["name"], match["sign"] or match["part"] or "="
-    limits = _RANGE.fullmatch(value.text) if match["colon"] and value.kind == "word" else None
-    if limits is None or not any(limits.groups()):
-        return (f"{name}{sign}{value.text}",)
-    pairs = zip((">=", "<="), limits.groups(), strict=True)
-    return tuple(f"{name}{sign}{limit}" for sign, limit in pairs if limit)
-
-
-def _weighted(text: str, token: Token) -> Token:
-    if (match := _WEIGHT.match(text, token.end)) is None:
-        return token
-    return Token(token.kind, token.text, token.start, match.end(), match[1])
-
-
-def _quote(text: str, start: int) -> Token:
+def _quoted(text: str, start: int) -> Token:
     closing = _CLOSING[text[start]]
     # A possessive quantifier: an escaped quote is never taken for the end.
     match = re.compile(rf'((?:\\["\\]|[^{closing}])*+)[{closing}]').match(text, start + 1)
     if match is None:
         raise QuerySyntaxError("this quote is never closed", column=start + 1, text=text)
-    return Token("quoted", re.sub(r'\\(["\\])', r"\1", match[1]), start, match.end())
+    content, end = re.sub(r'\\(["\\])', r"\1", match[1]), match.end()
+    weight = _WEIGHT.match(text, end)
+    return Token("quoted", content, start, *((weight.end(), weight[1]) if weight else (end, "")))
 
 
 @checked
@@ -218,7 +211,6 @@ def is_explicit(text: str) -> bool:
     return any(
         token.kind in (*OPERATOR_WORDS, "-", "like")
         or token.weight
-        or (token.kind == "word" and split_weight(token.text)[1])
         or (token.kind == "where" and _COMPARES.search(token.text) is not None)
         or (token.kind == "quoted" and _OPERATOR.search(token.text) is not None)
         for token in query_tokens
