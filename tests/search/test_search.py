@@ -318,7 +318,12 @@ def test_invalid_filters_are_refused(shared, filters, message):
         ("AND OR NOT", {}, QuerySyntaxError, "column 1: an operand is expected before 'AND'"),
         ("moths \ud800", {}, QueryError, "column 7: the query holds half a character"),
         ("moths", {"k": 0}, QueryError, "k must be at least 1, got 0"),
-        ("moths", {"mode": "loud"}, ConfigError, "no mode 'loud'; there are auto, plain"),
+        (
+            "moths",
+            {"mode": "loud"},
+            ConfigError,
+            "mode must be one of auto, plain, explicit; got 'loud'",
+        ),
         ("moths", {"hybird": True}, ConfigError, "hybird"),
     ],
 )

@@ -32,9 +32,7 @@ from boolattn.query.parser import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tokenizers import Tokenizer
+    from collections.abc import Callable, Mapping, Sequence
 
     from boolattn.encoders.base import Array
 
@@ -107,8 +105,7 @@ class OnnxEncoder(Encoder):
         self.fingerprint = manifest.fingerprint
         self.max_tokens, self.gate = manifest.document_length, manifest.gate
         self.threads = threads or default_threads()
-        self._sessions: dict[str, Any] = {}
-        self._tokenizers: dict[int, Tokenizer] = {}
+        self._open: dict[str | int, Any] = {}  # graphs by file, tokenizers by length
         self._lock = Lock()
         self._recent = lru_cache(MAX_REMEMBERED)(self._vector)
 
@@ -186,16 +183,16 @@ class OnnxEncoder(Encoder):
         return vector
 
     def _session(self, path: Path) -> Any:  # noqa: ANN401 - an InferenceSession
-        """Open a graph on first use."""
-        with self._lock:
-            if path.name not in self._sessions:
-                # Planning the reuse of memory takes half a second for a graph with BoolAttn.
-                is_bulk = path.name == self.manifest.graphs.get(DOCUMENT)
-                self._sessions[path.name] = open_graph(path, reuses_memory=is_bulk)
-            return self._sessions[path.name]
+        # Planning the reuse of memory takes half a second for a graph with BoolAttn.
+        is_bulk = path.name == self.manifest.graphs.get(DOCUMENT)
+        return self._opened(path.name, lambda: open_graph(path, reuses_memory=is_bulk))
 
-    def _tokenizer(self, length: int) -> Tokenizer:
+    def _tokenizer(self, length: int) -> Any:  # noqa: ANN401 - a Tokenizer
+        return self._opened(length, lambda: open_tokenizer(self.folder / TOKENIZER, length))
+
+    def _opened(self, name: str | int, opens: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Open a graph or a tokenizer on first use, in one thread."""
         with self._lock:
-            if length not in self._tokenizers:
-                self._tokenizers[length] = open_tokenizer(self.folder / TOKENIZER, length)
-            return self._tokenizers[length]
+            if name not in self._open:
+                self._open[name] = opens()
+            return self._open[name]

@@ -204,7 +204,7 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     is_negated = tuple(bool(best[slot] == NEGATED) for slot in present)
     if all(is_negated):
         return ParserOutput(None, 0.0, "no operand is positive")
-    spans = word_spans(tags, text, offsets, present)
+    spans = _word_spans(tags, text, offsets, present)
     parsed = ParsedQuery(tuple(spans), is_negated, tuple(GAPS[gap_kinds[slot]] for slot in joins))
     if parsed.is_plain:
         reason = "it was read as one phrase" if find_cues(text) else ""
@@ -227,28 +227,25 @@ def _negates_a_positive(parsed: ParsedQuery) -> bool:
     return any(positions <= inside for positions, negated in signed if negated)
 
 
-def word_spans(
+def _word_spans(
     tags: Array, text: str, offsets: Sequence[Span], slots: Sequence[int]
 ) -> list[Spans]:
     """Return each slot's spans, adjacent words joined."""
     words: list[tuple[int, int, Array]] = []
-    for token, (start, end) in enumerate(offsets):
+    for values, (start, end) in zip(tags, offsets, strict=False):
         if start == end:
             continue
         if words and words[-1][1] == start and text[start - 1].isalnum() and text[start].isalnum():
-            first, _, total = words[-1]
-            words[-1] = (first, end, np.maximum(total, tags[token]))
+            first, _, total = words.pop()
+            words.append((first, end, np.maximum(total, values)))
         else:
-            words.append((start, end, tags[token]))
-    slot_spans: list[Spans] = []
+            words.append((start, end, values))
+    slot_spans = []
     for slot in slots:
         spans: list[Span] = []
         for start, end, values in words:
-            if values[slot] <= 0:  # a probability of one half
-                continue
-            if spans and not text[spans[-1][1] : start].strip():
-                spans[-1] = (spans[-1][0], end)
-            else:
-                spans.append((start, end))
+            if values[slot] > 0:  # a probability of more than one half
+                is_next = spans and not text[spans[-1][1] : start].strip()
+                spans.append((spans.pop()[0] if is_next else start, end))
         slot_spans.append(tuple(spans))
     return slot_spans

@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,9 +72,7 @@ class Parser:
         verify(self.folder, self.manifest.files, MANIFEST)
         self._verify_encoder()
         self.threshold = self.manifest.threshold
-        self._lock = Lock()
         self._recent = lru_cache(MAX_REMEMBERED)(self._decode)
-        self._opened: tuple[Any, Any, NDArray[np.int8], NDArray[np.float32]] | None = None
 
     def parse(self, texts: Sequence[str]) -> list[ParserOutput]:
         """Parse queries, whatever the confidence."""
@@ -87,7 +84,7 @@ class Parser:
 
     def is_word(self, text: str) -> bool:
         """Tell whether a word is one of the tokenizer's vocabulary."""
-        return self._open()[1].token_to_id(text) is not None
+        return self._opened[1].token_to_id(text) is not None
 
     def _verify_encoder(self) -> None:
         """Verify the folder of the encoder that tokenizer and word vectors are of."""
@@ -97,7 +94,7 @@ class Parser:
                 verify(manifest.parent, read_manifest(manifest)["files"], ENCODER)
 
     def _decode(self, text: str) -> ParserOutput:
-        session, tokenizer, values, scales = self._open()
+        session, tokenizer, values, scales = self._opened
         encoding = tokenizer.encode(mark_operators(text))
         ids = np.array(encoding.ids, np.int64)
         if not ids.size:
@@ -108,27 +105,20 @@ class Parser:
         logits = ParserLogits(*outputs)
         return decode(logits, text, encoding.offsets, 0)
 
-    def _open(self) -> tuple[Any, Any, NDArray[np.int8], NDArray[np.float32]]:
-        """Open graph, tokenizer and word vectors on first use."""
-        with self._lock:
-            if self._opened is None:
-                manifest = self.manifest
-                path = self.folder / manifest.table
-                try:
-                    with safe_open(path, "np") as file:
-                        values, scales = (
-                            file.get_tensor(n) for n in (manifest.values, manifest.scales)
-                        )
-                except (OSError, SafetensorError) as error:
-                    raise DataError(f"{path} cannot be read: {error}; {DAMAGED}") from error
-                tokenizer = open_tokenizer(self.folder / manifest.tokenizer, manifest.max_tokens)
-                if (n := tokenizer.get_vocab_size()) > min(len(values), len(scales)):
-                    raise DataError(
-                        f"{path} has {len(values)} word vectors for {n} words; {DAMAGED}"
-                    )
-                graph = open_graph(self.folder / GRAPH, reuses_memory=False)
-                self._opened = graph, tokenizer, values, scales
-            return self._opened
+    @cached_property
+    def _opened(self) -> tuple[Any, Any, NDArray[np.int8], NDArray[np.float32]]:
+        """Graph, tokenizer and word vectors, opened on first use."""
+        manifest, path = self.manifest, self.folder / self.manifest.table
+        try:
+            with safe_open(path, "np") as file:
+                values, scales = (file.get_tensor(n) for n in (manifest.values, manifest.scales))
+        except (OSError, SafetensorError) as error:
+            raise DataError(f"{path} cannot be read: {error}; {DAMAGED}") from error
+        tokenizer = open_tokenizer(self.folder / manifest.tokenizer, manifest.max_tokens)
+        if (n := tokenizer.get_vocab_size()) > min(len(values), len(scales)):
+            raise DataError(f"{path} has {len(values)} word vectors for {n} words; {DAMAGED}")
+        graph = open_graph(self.folder / GRAPH, reuses_memory=False)
+        return graph, tokenizer, values, scales
 
 
 @checked

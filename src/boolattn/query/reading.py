@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from boolattn.errors import ConfigError, QueryError, QuerySyntaxError
+from boolattn.errors import QueryError, QuerySyntaxError
 from boolattn.query.numbers import other_spans
 from boolattn.query.parsed_query import ParserOutput, words
 from boolattn.query.plan import IS_OFF, NO_PARSER, Plan
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from boolattn.query.parsed_query import Span, Spans
     from boolattn.query.parser import Parser
 
-MODES = ("auto", "plain", "explicit")
-
 
 @dataclass(frozen=True)
 class QueryReader:
@@ -57,13 +55,9 @@ class QueryReader:
 
     parser: Parser | None  # without one a text with operators in capitals is always explicit
     _: KW_ONLY
-    mode: str = "auto"
+    mode: str = "auto"  # or plain, explicit
     compose: bool = True
     added: tuple[QueryTree, ...] = ()  # parts that every query has besides
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ConfigError(f"no mode {self.mode!r}; there are {', '.join(MODES)}")
 
     def uses_syntax(self, text: str) -> bool:
         """Whether a text is in explicit syntax, as "everything" and nothing at all are."""
@@ -166,7 +160,7 @@ class QueryReader:
         is_typed = bool(text.strip()) or not self.added
         typed = [parse_with_spans(text)] if is_typed else []
         joined = join_all([*(tree for tree, _ in typed), *self.added])
-        spans = self._spans([(span,) for _, places in typed for span in places])
+        spans = self._spans([(span,) for _, typed_spans in typed for span in typed_spans])
         tree = anchored(joined)
         spans = spans if tree == joined else ((), *spans)
         return Plan(text, in_words(tree), tree, tree, spans, is_explicit=True)
@@ -232,10 +226,9 @@ def _parse(text: str, parser: Parser) -> ParserOutput:
 
 def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:
     """Return the parse of a text after "everything", which must be the only positive operand."""
-    if (parsed := output.parsed) is None or sum(parsed.is_negated) != len(parsed.operands) - 1:
+    parsed, n = output.parsed, len(EVERYTHING_BUT)
+    if parsed is None or parsed.is_negated != (False, *[True] * (len(parsed.operands) - 1)):
         return None
-    n, (first, *others) = len(EVERYTHING_BUT), parsed.operands
-    if words(text, first) != EVERYTHING_BUT.strip() or parsed.is_negated[0]:
+    if words(text, parsed.operands[0]) != EVERYTHING_BUT.strip():
         return None
-    moved = [tuple((start - n, end - n) for start, end in spans) for spans in others]
-    return replace(output, parsed=replace(parsed, operands=((), *moved)))
+    return replace(output, parsed=parsed.moved([*[-1] * n, *range(len(text) - n)]))

@@ -9,8 +9,6 @@ import numpy as np
 from boolattn.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     Values = NDArray[np.float32]
@@ -50,19 +48,11 @@ def top_k(scores: Values, k: int) -> Ranked:
     return Ranked(np.take_along_axis(rows, order, 1), np.take_along_axis(values, order, 1))
 
 
-def exact_search(
-    queries: Values,
-    documents: Values,
-    depth: int,
-    similarity: Callable[[Values, Values], Values] = lambda some, every: some @ every.T,
-) -> Ranked:
-    """Find the best documents of each query among all, block by block.
-
-    Similarity is from queries and documents to scores; by default the inner product.
-    """
+def exact_search(queries: Values, documents: Values, depth: int) -> Ranked:
+    """Find the documents of highest inner product with each query, block by block."""
     size = max(1, _BLOCK // max(1, len(documents)))
     blocks = [
-        top_k(similarity(queries[start : start + size], documents), depth)
+        top_k(queries[start : start + size] @ documents.T, depth)
         for start in range(0, max(1, len(queries)), size)
     ]
     return Ranked(*(np.concatenate(column) for column in zip(*blocks, strict=True)))

@@ -44,7 +44,8 @@ _CUES = ("without", "except", "excluding", "neither", "besides")
 class SearchOptions:
     """How to search."""
 
-    mode: str = "auto"  # or plain language, or explicit syntax
+    #: Plain language, explicit syntax, or what the query uses.
+    mode: str = limited("auto", choices=("auto", "plain", "explicit"))
     positive: Sequence[str] = ()  # operands that every query has besides; ``like:ID`` is a document
     negative: Sequence[str] = ()  # negated ones
     filters: Mapping[str, Any] | None = None  # on metadata; see ``boolattn.stores.filters``

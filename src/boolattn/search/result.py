@@ -203,14 +203,11 @@ def explain_lower_rank(operands: Sequence[str], hit: Hit, above: Sequence[Hit]) 
 
 def _negated(operands: Sequence[str], hit: Hit) -> list[str]:
     return [
-        f"matches the negated operand {name!r} more than {_most(share)} the documents that fit best"
+        f"matches the negated operand {name!r} more than "
+        f"{'all' if share > 0.995 else f'{100 * share:.0f}% of'} the documents that fit best"
         for name, share in zip(operands, hit.exceeds, strict=False)
         if share >= BELONGS
     ]
-
-
-def _most(share: float) -> str:
-    return "all" if share > 0.995 else f"{100 * share:.0f}% of"
 
 
 def as_reranker(reranker: Any) -> Reranker | None:  # noqa: ANN401 - a function or a CrossEncoder

@@ -18,7 +18,7 @@ from boolattn.data.records import Document
 from boolattn.encoders.callables import unit
 from boolattn.errors import ConfigError, DataError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
-from boolattn.scoring.exact import Ranked, exact_search
+from boolattn.scoring.exact import Ranked, top_k
 from boolattn.settings import checked
 from boolattn.stores.base import ServerStore, best_documents, similarities
 from boolattn.stores.filters import RANGES, document_tags, tag_condition
@@ -290,7 +290,7 @@ class ArrayCollection(Collection):
         chosen, vectors = np.flatnonzero(passing), self._vectors
         if len(chosen) < len(vectors):
             vectors = vectors[chosen]
-        rows = chosen[exact_search(queries, vectors, n, similarities).rows]
+        rows = chosen[top_k(similarities(queries, vectors), n).rows]
         return [self.vectors(numbers.tolist()) for numbers in rows]
 
     def vectors(self, ids: Sequence[Any]) -> Vectors:
