@@ -175,7 +175,7 @@ def _where(text: str, at: int, name: str, match: re.Match[str]) -> Token:
 def _value(text: str, at: int) -> Token:
     """Return what stands after ``like:`` or a sign: between quotes, or one word."""
     if text[at] not in _CLOSING:
-        word = _WORD.match(text, at)[0]  # type: ignore[index] - text is there
+        word = next(_WORD.finditer(text, at))[0]
         return Token("word", word, at, at + len(word))
     quoted = _quoted(text, at)
     if not quoted.text:

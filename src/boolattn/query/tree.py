@@ -303,7 +303,7 @@ def clauses(tree: QueryTree) -> tuple[Clause, ...]:
     >>> [(clause.positive, clause.negated) for clause in clauses(tree)]
     [((0, 1), (3,)), ((0, 2), (3,))]
     """
-    alternatives = _walk(tree, count(), is_negated=False)
+    alternatives: list[tuple[Any, ...]] = [*_walk(tree, count(), is_negated=False)]
     ordered = (Clause(*(tuple(sorted(set(rows))) for rows in c)) for c in alternatives)
     return tuple(dict.fromkeys(ordered))
 

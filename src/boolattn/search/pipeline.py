@@ -49,6 +49,7 @@ _COMPARED = 10  # first results with which a later one is compared
 #: Documents nearest to the whole query, of which some are left out, and fewer without an index of
 #: words; how many are named, and the characters of a text that stands for a title.
 _LOOKED_AT, _READ, _LEFT_OUT, _TITLE = 200, 50, 10, 60
+_IS_OUT = "has words of what is excluded, and is left out"
 _NO_OPERATOR = "no and / or / not found"
 #: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
 #: queries has such results, and two thirds of the queries that were written for other documents.
@@ -115,30 +116,14 @@ class Pipeline:
         return Retrieval(plan, exclusion, where, conditions, is_strict, total)
 
     def _result(self, query: Retrieval) -> SearchResult:
-        plan, warnings, total = query.plan, query.plan.warnings, query.total
-        if total == 0 and self.reader.counts:
-            warnings += absent_values(self.reader, query.where)
-            if query.conditions:
-                warnings += (f"no document meets the conditions: {', '.join(query.conditions)}",)
-        fitted = query.fitted
-        for operand in fitted.skipped if fitted else ():
-            warnings += (
-                f"the negated operand {plan.atoms[operand]!r} was ignored: its vector cannot tell "
-                "the best documents apart",
-            )
+        plan, fitted, options = query.plan, query.fitted, self.options
         with self._timed("documents"):
-            facets = self._facets(query) if self.options.facets else ()
+            facets = self._facets(query) if options.facets else ()
             left_out = self._left_out(query) if query.is_strict else ()
-            if query.is_strict:
-                warnings += self._leave_out(query)
-            elif self.options.strict_not:
-                warnings += ("nothing was left out: the query excludes nothing",)
+            shortage = self._leave_out(query) if query.is_strict else ""
             ranked = self._first(query)
             hits = tuple(hit for hit in self._hits(query, ranked) if hit)
             ranked_lower = self._ranked_lower(query, ranked.rows, hits)
-        settings = self.reader.settings
-        if query.is_strict and self.options.kinds and settings.lexicon and not settings.known_kinds:
-            warnings += (OTHER_LEXICON,)
         result = SearchResult(
             query=plan.text,
             tree=plan.tree,
@@ -149,35 +134,58 @@ class Pipeline:
             confidence=float(plan.confidence),
             is_composed=plan.is_composed,
             why_one_vector="" if plan.is_composed else plan.fallback or _NO_OPERATOR,
-            hybrid=bool(self.options.hybrid),
+            hybrid=bool(options.hybrid),
             strict_not=query.is_strict,
             n_compared=fitted.n_documents if fitted else 0,
-            hits=hits[self.options.offset :],
+            hits=hits[options.offset :],
             ranked_lower=ranked_lower,
             left_out=left_out,
             facets=facets,
             notes=plan.notes,
-            total=total,
-            offset=self.options.offset,
+            total=query.total,
+            offset=options.offset,
         )
-        return replace(result, warnings=warnings + self._doubts(plan, ranked.rows, result))
+        warnings = (*self._warnings(query, shortage), *self._doubts(plan, ranked.rows, result))
+        return replace(result, warnings=(*plan.warnings, *warnings))
 
-    def _doubts(self, plan: Plan, keys: Keys, result: SearchResult) -> tuple[str, ...]:
-        """Say whether results are far from the query, and what the store cannot do."""
-        notes = (self.reader.words_note,) if self.options.hybrid and self.reader.words_note else ()
+    def _warnings(self, query: Retrieval, shortage: str) -> Iterator[str]:
+        """Yield what a user may not expect of conditions and exclusions."""
+        settings, options = self.reader.settings, self.options
+        if query.total == 0 and self.reader.counts:
+            yield from absent_values(self.reader, query.where)
+            if query.conditions:
+                yield f"no document meets the conditions: {', '.join(query.conditions)}"
+        for operand in query.fitted.skipped if query.fitted else ():
+            yield (
+                f"the negated operand {query.plan.atoms[operand]!r} was ignored: its vector cannot "
+                "tell the best documents apart"
+            )
+        if shortage:
+            yield shortage
+        if options.strict_not and not query.is_strict:
+            yield "nothing was left out: the query excludes nothing"
+        if query.is_strict and options.kinds and settings.lexicon and not settings.known_kinds:
+            yield OTHER_LEXICON
+
+    def _doubts(self, plan: Plan, keys: Keys, result: SearchResult) -> Iterator[str]:
+        """Say what the store cannot do, and whether results are far from the query."""
+        if self.options.hybrid and self.reader.words_note:
+            yield self.reader.words_note
         least = self.options.min_score
         if not result.hits:
-            line = f"nothing fits well: no document has a similarity of {least}"
-            return (*notes, line) if least is not None and result.total else notes
+            if least is not None and result.total:
+                yield f"nothing fits well: no document has a similarity of {least}"
+            return
         is_wordless = self.options.verdicts and not any(map(result.has_words, result.hits))
         is_wordless &= not any(isinstance(atom, Where) for atom in atoms(plan.tree))  # these hold
         if is_wordless and self._similarities(plan, keys).max(initial=0) < _LOW:
-            return (*notes, NOTHING_FITS)
-        return notes if any(hit.fits for hit in result.hits) else (*notes, FAR)
+            yield NOTHING_FITS
+        elif not any(hit.fits for hit in result.hits):
+            yield FAR
 
     def _first(self, query: Retrieval) -> Ranked:
         """Return the first documents, without those that are not similar enough."""
-        keys, scores = (values[: self.k] for values in query.ranked)
+        keys, scores = query.ranked.rows[: self.k], query.ranked.scores[: self.k]
         is_near = np.ones(len(keys), bool)
         if self.options.min_score is not None:
             is_near = self._similarities(query.plan, keys) >= self.options.min_score
@@ -188,7 +196,8 @@ class Pipeline:
         positive = [atom for atom, sign in signed_atoms(plan.tree) if sign > 0]
         if any(isinstance(atom, Everything) for atom in positive) or not positive:
             return np.full(len(keys), np.inf, np.float32)
-        return np.max(self.reader.similarities(plan.clause_vectors, keys), 0, initial=-1)
+        values: Array = self.reader.similarities(plan.clause_vectors, keys).max(0, initial=-1)
+        return values
 
     def _facets(self, query: Retrieval) -> tuple[Facet, ...]:
         """Count values among the best documents that pass filters and exclusions."""
@@ -199,7 +208,7 @@ class Pipeline:
         is_exact = self.reader.counts and query.total <= min(_FACETED, len(query.ranked.rows))
         return count_facets(documents, self.reader.fields(), is_exact=is_exact)
 
-    def _leave_out(self, query: Retrieval) -> tuple[str, ...]:
+    def _leave_out(self, query: Retrieval) -> str:
         """Apply strict NOT; return a warning where others that fit may not be found."""
         self._lift(query)
         keys, scores = query.ranked
@@ -213,11 +222,9 @@ class Pipeline:
         query.ranked = Ranked(keys[chosen], scores[chosen])
         is_short = len(chosen) < min(self.k, len(keys))
         if is_short and (len(keys) < query.total or not self.reader.counts):
-            return (
-                f"{SHORTENED} {len(chosen)} results of {self.k}: of the {len(keys)} best "
-                "documents the others have what is excluded",
-            )
-        return ()
+            shown = f"{SHORTENED} {len(chosen)} results of {self.k}: of the {len(keys)} best"
+            return f"{shown} documents the others have what is excluded"
+        return ""
 
     def _left_out(self, query: Retrieval) -> tuple[LeftOut, ...]:
         """Name what NOT leaves out of the documents that fit the rest; the same for every k."""
@@ -292,13 +299,10 @@ class Pipeline:
         scores = fitted.score(self._ranker.similarities(query, keys))
         is_kept = query.exclusion.keeps(keys) if query.is_strict else np.ones(len(keys), bool)
         lower = []
-        candidates = self._hits(query, Ranked(keys, scores))
-        for hit, is_allowed in zip(candidates, is_kept.tolist(), strict=True):
+        for hit, is_allowed in zip(self._hits(query, Ranked(keys, scores)), is_kept, strict=True):
             if hit is not None:
                 why = explain_lower_rank(query.plan.atoms, hit, hits[:_COMPARED])
-                if not is_allowed:
-                    why = "has words of what is excluded, and is left out"
-                lower.append(replace(hit, verdict=RANKED_LOWER, why=why))
+                lower.append(replace(hit, verdict=RANKED_LOWER, why=why if is_allowed else _IS_OUT))
         return tuple(lower)
 
     @contextmanager

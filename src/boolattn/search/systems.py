@@ -167,8 +167,8 @@ class Bm25Ranker:
             return []
         query = self._index.parse_query(words, [_BODY])
         hits = self._searcher.search(query, depth, count=False).hits
-        rows = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
-        pairs = zip(rows, (score for score, _ in hits), strict=True)
+        rows: list[Any] = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
+        pairs = [(row, score) for row, (score, _) in zip(rows, hits, strict=True)]
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
 
