@@ -261,7 +261,10 @@ def test_a_prompt_remembers_queries(tmp_path):
             ("search", "index", "moths", "--filter", "year>old"),
             "'old' is neither a number nor a date",
         ),
-        (("search", "index", "moths", "--mode", "loud"), "no mode 'loud'"),
+        (
+            ("search", "index", "moths", "--mode", "loud"),
+            "mode must be one of auto, plain, explicit; got 'loud'",
+        ),
         (("search", "index", "moths", "--format", "xml"), "no format 'xml'; there are table, csv"),
         (("search", "index", "moths", "--fields", "id,yaer"), "there is no field 'yaer'"),
         (("search", "nowhere", "moths"), "there is no index at"),
