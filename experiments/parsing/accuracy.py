@@ -60,8 +60,7 @@ def measure_validation(
 
     With ``files``, splits of a built benchmark by name, on their queries by the parser alone.
     """
-    loaded = load_parser(parser)
-    reader = QueryReader(loaded, mode="plain")
+    reader = QueryReader(loaded := load_parser(parser), mode="plain")
     groups: dict[str, list[LabelledQuery]] = {}
 
     def parse(texts: Sequence[str]) -> list[QueryTree]:
