@@ -65,8 +65,9 @@ class QueryReader:
         is_all = text.lower() != "nothing" and isinstance(operand(text), Everything)
         if self.mode == "explicit" or (is_all and self.compose) or not text:
             return True
-        is_mixed = self.parser is not None and mixes_operators(text)
-        return self.mode == "auto" and is_explicit(text) and not is_mixed
+        if self.mode != "auto" or not is_explicit(text):
+            return False
+        return self.parser is None or not mixes_operators(text)
 
     def read(self, text: str) -> Plan:
         """Read a query; in mode ``auto`` a text is explicit where it uses explicit syntax."""
