@@ -7,17 +7,17 @@ import errno
 import json
 import logging
 import math
+import re
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from fastapi import Query
+from pydantic_core import PydanticSerializationError
 
 import boolattn
 from boolattn.budget import limited
@@ -25,7 +25,6 @@ from boolattn.data.records import Document
 from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.query.syntax import is_explicit, unparse
 from boolattn.query.tree import operators_of
-from boolattn.search.inputs import SearchOptions
 from boolattn.service import schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
@@ -47,13 +46,8 @@ _NO_DOCUMENT = (404, "no_document", "the index has no document with this id")
 _BATCH = 8
 #: Documents that an operand is compared with besides the results.
 _MORE_CANDIDATES = 200
-#: Fields of a request that are options of a search.
-_SEARCH_OPTIONS = {field.name for field in fields(SearchOptions)}
-
-
-def batch_key(k: int, **options: Any) -> str:
-    """Write what the queries of a batch have in common as JSON, which keeps 1 and true apart."""
-    return json.dumps({"k": k, **options}, sort_keys=True)
+#: Control characters, surrogates, and what stands for bytes that could not be decoded.
+_NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffd]")
 
 
 class Handlers:
@@ -85,12 +79,7 @@ class Handlers:
     async def search(self, request: schemas.SearchRequest) -> schemas.SearchReply:
         """Search in plain language or explicit syntax."""
         start = time.perf_counter()
-        self._check_query(request.query, [*request.positive, *request.negative], request.allow)
-        self._check_options(request)
-        operands = "".join((*request.positive, *request.negative))
-        options = batch_key(request.k, **request.model_dump(include=_SEARCH_OPTIONS))
-        n_characters = len(request.query + operands)
-        result = await self.batcher.submit(options, request.query, n_characters)
+        result = await self._searched(request)
         way = "composed" if result.is_composed else "one vector"
         self.metrics.queries.labels(way=way).inc()
         last, snippet = request.offset + request.k, self.settings.snippet
@@ -123,10 +112,8 @@ class Handlers:
         negative: Operands = (),
     ) -> schemas.ExplainReply:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
-        self._check_query(q, [*positive, *negative])
-        options = batch_key(1, mode=mode, positive=list(positive), negative=list(negative))
-        n_characters = len("".join((q, *positive, *negative)))
-        result = await self.batcher.submit(options, q, n_characters)
+        operands = {"positive": list(positive), "negative": list(negative)}
+        result = await self._searched(schemas.SearchRequest(query=q, k=1, mode=mode, **operands))
         gate: dict[str, bool] = {}
         words: list[schemas.WordReply] = []
         # No encoder sees explicit syntax as a sentence.
@@ -179,15 +166,15 @@ class Handlers:
         """Return queries to try: topics of the documents joined by operators."""
         suggested = await asyncio.to_thread(lambda: self.searcher.examples)
         if self._examples[0] is not suggested:
-            self._examples = suggested, await self._searched(suggested)
+            self._examples = suggested, await self._answered(suggested)
         return schemas.ExamplesReply(examples=self._examples[1])
 
-    async def _searched(self, examples: Sequence[Example]) -> list[schemas.ExampleReply]:
+    async def _answered(self, examples: Sequence[Example]) -> list[schemas.ExampleReply]:
         """Keep examples with results; where a text is parsed otherwise, in explicit syntax."""
         answered = []
         for example in examples:
             for text in dict.fromkeys([example.text, unparse(example.tree)]):
-                result = await self.batcher.submit(batch_key(1), text)
+                result = await self.batcher.submit(_options(schemas.SearchRequest(k=1)), text)
                 operators = operators_of(example.tree)
                 if result.hits and operators_of(result.tree) == operators:
                     names = [operator.value for operator in operators]
@@ -220,8 +207,12 @@ class Handlers:
         if task := asyncio.current_task():
             self._changes.add(task)
             task.add_done_callback(self._changes.discard)
+        future = asyncio.get_running_loop().run_in_executor(self._pool, change)
         try:
-            await _finished(asyncio.get_running_loop().run_in_executor(self._pool, change))
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError:
+                await future  # a change is not stopped half-way
             self.problem = ""
         except DataError as error:
             message = str(refused) or str(error)
@@ -279,43 +270,32 @@ class Handlers:
         except BoolattnError as error:
             logger.warning("a changed index cannot be read: %s", one_line(str(error)))
 
-    def _check_query(
-        self, query: str, operands: Sequence[str] = (), allow: Sequence[str] = ()
-    ) -> None:
-        limit, whole = self.settings.max_length, "".join((query, *operands, *allow))
-        if len(whole) > limit:
-            message = f"a query may have {limit} characters, and this one has {len(whole)}"
+    async def _searched(self, request: schemas.SearchRequest) -> SearchResult:
+        """Check a request, and search it together with others that arrive now."""
+        limit, operands = self.settings.max_length, [*request.positive, *request.negative]
+        text = "".join((request.query, *operands, *request.allow))
+        if len(text) > limit:
+            message = f"a query may have {limit} characters, and this one has {len(text)}"
             raise RefusedError(400, "query_too_long", message)
-        if not query.strip() and not operands:
+        if not request.query.strip() and not operands:
             raise RefusedError(400, "query_empty", "the query is empty")
-        for column, character in enumerate(whole, start=1):
-            if not _is_text(character):
-                message = f"column {column}: U+{ord(character):04X} is not a text character"
-                raise RefusedError(400, "query_not_text", message, column=column)
-
-    def _check_options(self, request: schemas.SearchRequest) -> None:
+        if match := _NO_TEXT.search(text):
+            column = match.end()
+            message = f"column {column}: U+{ord(match[0]):04X} is not a text character"
+            raise RefusedError(400, "query_not_text", message, column=column)
         if request.k > self.settings.max_k:
             message = f"k: at most {self.settings.max_k} results, got {request.k}"
             raise RefusedError(422, "k_too_large", message)
-        try:
-            json.dumps(request.filters, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            message = "filters: a value has half of a surrogate pair"
-            raise RefusedError(422, "bad_field", message) from error
+        return await self.batcher.submit(_options(request), request.query, len(text))
 
 
-def _is_text(character: str) -> bool:
-    """Tell text from control characters, surrogates and bytes that could not be decoded."""
-    is_printed = character != "\ufffd" and unicodedata.category(character) not in ("Cc", "Cs")
-    return is_printed or character in "\t\n\r"
-
-
-async def _finished(change: asyncio.Future[None]) -> None:
-    """Wait for a change, which goes on where the wait for it is cancelled."""
+def _options(request: schemas.SearchRequest) -> str:
+    """Write what the queries of a batch have in common as JSON, which keeps 1 and true apart."""
     try:
-        await asyncio.shield(change)
-    except asyncio.CancelledError:
-        await change
+        return request.model_dump_json(exclude={"query"})
+    except PydanticSerializationError as error:
+        message = "filters: a value has half of a surrogate pair"
+        raise RefusedError(422, "bad_field", message) from error
 
 
 def _is_disk_full(error: BaseException | None) -> bool:

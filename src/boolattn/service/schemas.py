@@ -3,6 +3,7 @@
 No postponed annotations here: pydantic reads them when a class is made.
 """
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -28,11 +29,7 @@ def _rounded(value: float | None) -> float | None:
 
 def _check_finite(value: Any) -> Any:  # noqa: ANN401 - JSON
     """Refuse NaN and Infinity, which Python reads and JSON does not have."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a number is NaN or infinite, which JSON does not have; leave it out")
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            _check_finite(inner)
+    json.dumps(value, allow_nan=False)
     return value
 
 
@@ -75,6 +72,7 @@ class SearchRequest(_SearchOptions):
     model_config = ConfigDict(
         extra="forbid",
         strict=True,
+        ser_json_inf_nan="constants",
         json_schema_extra={
             "examples": [
                 {"query": QUERY, "k": 5},
