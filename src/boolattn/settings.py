@@ -147,7 +147,7 @@ _LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 def limited(default: Any, **limits: Any) -> Any:  # noqa: ANN401 - a field of any type
-    """Return a field of settings with limits, which :func:`check_types` checks."""
+    """Return a field of settings with limits, which :func:`check_types` checks; and help."""
     return field(default=default, metadata=limits)
 
 
@@ -160,7 +160,7 @@ def check_types(settings: Any, least: float | None = None) -> None:  # noqa: ANN
     for item in fields(settings):
         value = getattr(settings, item.name)
         _check(item.name, hints[item.name], str(item.type), value)
-        limits = dict(item.metadata)
+        limits = {name: item.metadata[name] for name in _LIMITS if name in item.metadata}
         if not limits and least is not None and isinstance(value, int | float):
             limits = {"least": least}
         if value is not None and not all(_LIMITS[n][1](value, x) for n, x in limits.items()):

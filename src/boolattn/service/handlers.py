@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from fastapi import Query
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
+Reply = dict[str, Any]
 Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
 _NO_DOCUMENT = (404, "no_document", "the index has no document with this id")
 #: Documents encoded at once; a search waits for no more than these.
@@ -62,7 +63,7 @@ class Handlers:
         #: What keeps the service from its work, for the health check.
         self.problem = ""
         #: Examples that the searcher suggests, and those of them that are shown.
-        self._examples: tuple[object, list[schemas.ExampleReply]] = (None, [])
+        self._examples: tuple[object, list[Reply]] = (None, [])
         #: Documents are changed in a thread of their own, while searches go on.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-write")
         self._changes: set[asyncio.Task[None]] = set()
@@ -136,40 +137,39 @@ class Handlers:
             raise RefusedError(*_NO_DOCUMENT) from error
         return schemas.DocumentReply.model_validate(document, from_attributes=True)
 
-    async def health(self) -> schemas.HealthReply:
+    async def health(self) -> Reply:
         """Check that the service is running."""
-        return schemas.HealthReply(
-            status=self.problem or "ok",
-            version=boolattn.__version__,
-            documents=await asyncio.to_thread(len, self.searcher),
-            uptime_s=round(time.monotonic() - self.start, 1),
-        )
+        return {
+            "status": self.problem or "ok",
+            "version": boolattn.__version__,
+            "documents": await asyncio.to_thread(len, self.searcher),
+            "uptime_s": round(time.monotonic() - self.start, 1),
+        }
 
-    async def about(self) -> schemas.AboutReply:
+    async def about(self) -> Reply:
         """Describe the service: its index and its limits."""
-        return schemas.AboutReply(
-            version=boolattn.__version__,
-            documents=await asyncio.to_thread(len, self.searcher),
-            model=self.settings.label,
-            has_words=self.searcher.has_words,
-            max_k=self.settings.max_k,
-            max_length=self.settings.max_length,
-        )
+        return {
+            "version": boolattn.__version__,
+            "documents": await asyncio.to_thread(len, self.searcher),
+            "model": self.settings.label,
+            "has_words": self.searcher.has_words,
+            "max_k": self.settings.max_k,
+            "max_length": self.settings.max_length,
+        }
 
-    async def facets(self) -> schemas.FacetsReply:
+    async def facets(self) -> Reply:
         """Return fields of the metadata with few values, counted once for each index version."""
         facets = await asyncio.to_thread(lambda: self.searcher.facets)
-        n_documents = await asyncio.to_thread(len, self.searcher)
-        return schemas.FacetsReply(documents=n_documents, facets=facets)
+        return {"documents": await asyncio.to_thread(len, self.searcher), "facets": facets}
 
-    async def examples(self) -> schemas.ExamplesReply:
+    async def examples(self) -> Reply:
         """Return queries to try: topics of the documents joined by operators."""
         suggested = await asyncio.to_thread(lambda: self.searcher.examples)
         if self._examples[0] is not suggested:
             self._examples = suggested, await self._answered(suggested)
-        return schemas.ExamplesReply(examples=self._examples[1])
+        return {"examples": self._examples[1]}
 
-    async def _answered(self, examples: Sequence[Example]) -> list[schemas.ExampleReply]:
+    async def _answered(self, examples: Sequence[Example]) -> list[Reply]:
         """Keep examples with results; where a text is parsed otherwise, in explicit syntax."""
         answered = []
         for example in examples:
@@ -178,7 +178,7 @@ class Handlers:
                 operators = operators_of(example.tree)
                 if result.hits and operators_of(result.tree) == operators:
                     names = [operator.value for operator in operators]
-                    answered.append(schemas.ExampleReply(query=text, operators=names))
+                    answered.append({"query": text, "operators": names})
                     break
         return answered
 
@@ -189,20 +189,20 @@ class Handlers:
         self._pool.shutdown()
         await self.batcher.close()
 
-    async def add(self, request: schemas.DocumentsRequest) -> schemas.ChangeReply:
+    async def add(self, request: schemas.DocumentsRequest) -> Reply:
         """Add documents, all or none; with update, each replaces the one with its id."""
         documents = [Document(**entry.model_dump()) for entry in request.documents]
         add = partial(self.searcher.add, documents, replace_old=request.update, encode=self._encode)
         return await self._change(add, len(documents), RefusedError(422, "bad_document", ""))
 
-    async def delete(self, document_id: str) -> schemas.ChangeReply:
+    async def delete(self, document_id: str) -> Reply:
         """Delete a document."""
         delete = partial(self.searcher.delete, [document_id])
         return await self._change(delete, 1, RefusedError(*_NO_DOCUMENT))
 
     async def _change(
         self, change: Callable[[], None], n_changed: int, refused: RefusedError
-    ) -> schemas.ChangeReply:
+    ) -> Reply:
         """Change the index; ``refused`` answers errors in the documents."""
         if task := asyncio.current_task():
             self._changes.add(task)
@@ -223,8 +223,7 @@ class Handlers:
             self.problem = "disk_full"
             message = "the disk is full; nothing was changed"
             raise RefusedError(507, "disk_full", message) from error
-        n_documents = await asyncio.to_thread(len, self.searcher)
-        return schemas.ChangeReply(changed=n_changed, documents=n_documents)
+        return {"changed": n_changed, "documents": await asyncio.to_thread(len, self.searcher)}
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
         """Encode in the thread of the model, a few at a time."""

@@ -164,13 +164,6 @@ class DocumentsRequest(BaseModel):
     update: bool = Field(default=False, description="Replace documents that have the same ids.")
 
 
-class ChangeReply(BaseModel):
-    """What was changed."""
-
-    changed: int = Field(description="Documents added or deleted.")
-    documents: int = Field(description="Documents in the index now.")
-
-
 class HitReply(DocumentReply):
     """One result."""
 
@@ -222,46 +215,6 @@ class ExplainReply(ParseReply):
 
     gate: dict[str, bool] = Field(description="Open gates; empty without BoolAttn and PyTorch.")
     words: list[WordReply]
-
-
-class HealthReply(BaseModel):
-    """State of the service."""
-
-    status: str = Field(description="ok, or disk_full.", examples=["ok"])
-    version: str
-    documents: int
-    uptime_s: float
-
-
-class ExampleReply(BaseModel):
-    """An example query."""
-
-    query: str = Field(examples=[QUERY])
-    operators: list[str]
-
-
-class AboutReply(BaseModel):
-    """What the page shows about the service."""
-
-    version: str
-    documents: int
-    model: str = Field(description="Its name.")
-    has_words: bool
-    max_k: int
-    max_length: int
-
-
-class ExamplesReply(BaseModel):
-    """Queries to try, taken from the documents."""
-
-    examples: list[ExampleReply]
-
-
-class FacetsReply(BaseModel):
-    """Fields to filter by, counted in the whole index."""
-
-    documents: int = Field(description="In the index.")
-    facets: tuple[Facet, ...]
 
 
 class ErrorBody(BaseModel):
