@@ -179,25 +179,22 @@ def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
     require("a .zst file, unlike .xz,", ("zstandard",), "zstd")
     import zstandard
 
-    rest = b""
-    decompressor = zstandard.ZstdDecompressor().decompressobj()
-    is_open = True
+    rest, frame = b"", zstandard.ZstdDecompressor().decompressobj()
     while chunk := handle.read(_CHUNK):
         while chunk:
+            # After a frame another may follow.
+            frame = zstandard.ZstdDecompressor().decompressobj() if frame.eof else frame
             try:
-                rest += decompressor.decompress(chunk)
+                rest += frame.decompress(chunk)
             except zstandard.ZstdError as error:
                 raise EOFError(str(error)) from error
-            chunk = decompressor.unused_data
-            is_open = not decompressor.eof
-            if decompressor.eof:
-                decompressor = zstandard.ZstdDecompressor().decompressobj()
+            chunk = frame.unused_data
         *lines, rest = rest.split(b"\n")
         for line in lines:
             yield line + b"\n"
         if len(rest) > limit:
             yield rest
-    if is_open:
+    if not frame.eof:
         raise EOFError("the last frame has no end")
     if rest:
         yield rest

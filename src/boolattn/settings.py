@@ -58,11 +58,6 @@ def _is_path(value: Any) -> bool:  # noqa: ANN401
     return len(str(value)) < 4096 and all(len(os.fsencode(p)) < 256 for p in Path(value).parts)
 
 
-def _is_number(value: Any) -> bool:  # noqa: ANN401
-    # NaN is not equal to itself.
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
-
-
 def _named(name: str) -> Callable[[Any], bool]:
     return lambda value: any(kind.__name__ == name for kind in type(value).__mro__)
 
@@ -72,7 +67,8 @@ def _named(name: str) -> Callable[[Any], bool]:
 _TESTS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": _is_number,
+    # NaN is not equal to itself.
+    "float": lambda x: isinstance(x, int | float) and not isinstance(x, bool) and x == x,
     "str": lambda value: isinstance(value, str),
     "NoneType": lambda value: value is None,
     "Path": lambda value: isinstance(value, Path) and _is_path(value),

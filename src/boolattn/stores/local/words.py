@@ -103,7 +103,7 @@ class Words:
     def __init__(self, folder: Path, *, is_copied: bool = False) -> None:
         # tantivy writes a lock beside what it opens, and the index may be read-only. The lock may
         # appear while the links are removed, which is no failure.
-        with _blaming(folder), scratch_folder(is_brief=not is_copied) as links:
+        with _blaming(folder), scratch_folder() as links:
             for path in _index_files(folder):
                 (shutil.copyfile if is_copied else os.symlink)(path.resolve(), links / path.name)
             index = tantivy.Index.open(str(links))
