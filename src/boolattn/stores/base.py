@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +19,16 @@ import numpy as np
 from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError, ServerError
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import document_terms, plain_title, terms_of
-from boolattn.stores.filters import Filter, resolve
-from boolattn.stores.values import count_values
+from boolattn.stores.filters import Condition, Field, Filter, resolve
+from boolattn.stores.values import ValueCounts, count_values
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from boolattn.data.records import Document
-    from boolattn.stores.filters import Condition, Field
     from boolattn.stores.settings import StoreSettings
-    from boolattn.stores.values import ValueCounts
     from boolattn.stores.writer import Draft
 
     Array = NDArray[np.float32]

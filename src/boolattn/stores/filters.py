@@ -20,8 +20,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import QueryError
-from boolattn.query.structure import MAX_CLAUSES, clauses, n_clauses
-from boolattn.query.tree import Where, atoms
+from boolattn.query.structure import MAX_CLAUSES, Clause, clauses, n_clauses
+from boolattn.query.tree import Atom, QueryTree, Where, atoms
 from boolattn.stores.values import (
     as_boolean,
     filter_hash,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from boolattn.query.numbers import Range
-    from boolattn.query.structure import Clause
-    from boolattn.query.tree import Atom, QueryTree
     from boolattn.stores.values import Metadata, Value
 
 RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}

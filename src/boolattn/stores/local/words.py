@@ -16,7 +16,7 @@ from tantivy import Occur, Query
 
 from boolattn.errors import IndexFolderError
 from boolattn.files import scratch_folder
-from boolattn.kinds.lexicon import is_tag
+from boolattn.kinds.lexicon import Kinds, is_tag
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import DELTA, analyzer, document_terms, indexed_text, spaced, terms_of
 from boolattn.stores.base import Claim
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.data.records import Document
-    from boolattn.kinds.lexicon import Kinds
     from boolattn.stores.base import Claims, Keys, Mask
     from boolattn.stores.local.manifest import Manifest
 
