@@ -19,16 +19,14 @@ from boolattn.files import scratch_folder
 from boolattn.kinds.lexicon import Kinds, is_tag
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import DELTA, analyzer, document_terms, indexed_text, spaced, terms_of
-from boolattn.stores.base import Claim
-from boolattn.stores.local.manifest import PART, WORDS
+from boolattn.stores.base import Claim, Claims, Keys, Mask
+from boolattn.stores.local.manifest import PART, WORDS, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from boolattn.data.records import Document
-    from boolattn.stores.base import Claims, Keys, Mask
-    from boolattn.stores.local.manifest import Manifest
 
 ANALYZER = "boolattn"
 #: Words of a document; kinds of the things it names; those that it only negates; its number.
