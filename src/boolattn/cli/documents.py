@@ -247,7 +247,7 @@ def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _progress(options: Mapping[str, Any]) -> Iterator[Callable[[int], object]]:
+def _progress(options: Mapping[str, Any]) -> Iterator[Callable[[int], None]]:
     """Show on a terminal how many documents are done, their share, speed and the time left."""
     from boolattn.stores.document_files import count_documents
 
@@ -258,7 +258,7 @@ def _progress(options: Mapping[str, Any]) -> Iterator[Callable[[int], object]]:
             bar.length = count_documents(options["documents"], limit, follow_links=links)
             bar.show_percent = True
 
-    bar = click.progressbar(
+    bar: Any = click.progressbar(
         repeat(None),
         show_pos=True,
         item_show_func=lambda _: f"{bar.pos / max(time.time() - bar.start, 1e-3):,.0f} per second",

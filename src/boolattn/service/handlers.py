@@ -113,8 +113,10 @@ class Handlers:
         negative: Operands = (),
     ) -> schemas.ExplainReply:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
-        operands = {"positive": list(positive), "negative": list(negative)}
-        result = await self._searched(schemas.SearchRequest(query=q, k=1, mode=mode, **operands))
+        request = schemas.SearchRequest(
+            query=q, k=1, mode=mode, positive=list(positive), negative=list(negative)
+        )
+        result = await self._searched(request)
         gate: dict[str, bool] = {}
         words: list[schemas.WordReply] = []
         # No encoder sees explicit syntax as a sentence.
