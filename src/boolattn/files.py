@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import io
@@ -12,7 +11,7 @@ import shutil
 import sys
 import time
 import tomllib
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -138,13 +137,16 @@ def atomic_folder(
 def scratch_folder() -> Iterator[Path]:
     """Yield an empty folder, removed at the end; if the process is killed, by the next one."""
     _clean_scratch()
-    with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as name, _locked(name):
+    lock = _locked if os.name == "posix" else nullcontext
+    with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as name, lock(name):
         yield Path(name)
 
 
 @contextmanager
 def _locked(folder: str | Path) -> Iterator[None]:
     """Lock a folder until the process ends, however it does; another's lock is an error."""
+    import fcntl  # not on Windows
+
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -158,7 +160,7 @@ def _clean_scratch() -> None:
     """Remove folders whose process is gone: nobody holds their lock. Once in a process."""
     for folder in Path(gettempdir()).glob(f"{_SCRATCH}*"):
         # A new folder may not be locked yet; a file, or another's folder, is no error.
-        with suppress(OSError):
+        with suppress(OSError, ImportError):
             if time.time() - folder.lstat().st_mtime > _NEW_S:
                 with _locked(folder):
                     shutil.rmtree(folder, ignore_errors=True)
