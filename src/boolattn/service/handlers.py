@@ -118,7 +118,7 @@ class Handlers:
         )
         result = await self._searched(request)
         gate: dict[str, bool] = {}
-        words: list[schemas.WordReply] = []
+        words: list[dict[str, Any]] = []
         # No encoder sees explicit syntax as a sentence.
         if q.strip() and (mode == "plain" or (mode == "auto" and not is_explicit(q))):
             encoder = self.searcher.encoder

@@ -198,23 +198,14 @@ class SearchReply(ParseReply):
     took: dict[str, float] = Field(description="Milliseconds by step.")
 
 
-class WordReply(BaseModel):
-    """A word of a query or a part of one, and BoolAttn's values by operator, means over layers."""
-
-    text: str = Field(examples=["not"])
-    start: int
-    end: int
-    cue: dict[str, Number] = Field(examples=[{"not": 0.98}])
-    scope: dict[str, Number]
-    bias: dict[str, Number]
-    attention_change: Number
-
-
 class ExplainReply(ParseReply):
     """The parsed query, and what the encoder's attention does at its words."""
 
     gate: dict[str, bool] = Field(description="Open gates; empty without BoolAttn and PyTorch.")
-    words: list[WordReply]
+    words: list[dict[str, Any]] = Field(
+        description="Text, start and end of each word or part of one; its cue, scope and bias by "
+        "operator, and the change of its attention, as means over layers."
+    )
 
 
 class ErrorBody(BaseModel):
@@ -283,7 +274,7 @@ def hit_replies(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list
     return replies
 
 
-def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[WordReply]]:  # noqa: ANN401
+def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[dict[str, Any]]]:  # noqa: ANN401
     """Return open gates and parts of words; none without BoolAttn, and none in onnxruntime."""
     if not hasattr(encoder, "explain") or (explanation := encoder.explain(text)) is None:
         return {}, []
@@ -292,7 +283,7 @@ def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[WordRe
         text, return_offsets_mapping=True, truncation=True, max_length=len(rows)
     )
     return explanation.gate, [
-        WordReply(text=text[start:end], start=start, end=end, **row)
+        {"text": text[start:end], "start": start, "end": end, **row}
         for (start, end), row in zip(encoding["offset_mapping"], rows, strict=True)
         if start < end
     ]
