@@ -15,7 +15,7 @@ import click
 from click import option
 
 import boolattn
-from boolattn.cli import json_option, note, print_json, progress_lines, quiet_libraries
+from boolattn.cli import json_option, note, print_json, quiet_libraries, show_progress
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _one_system(
 
     benchmark = prepare(data_set, splits, **{name: options[name] for name in _SIZES})
     names = ("gate", "is_composed", "hybrid", "strict_not", "device")
-    chosen = SystemOptions(**{n: options[n] for n in names}, progress=progress_lines())
+    chosen = SystemOptions(**{n: options[n] for n in names}, progress=show_progress)
     system = open_system(model, benchmark, chosen)
     if system.gate == "closed":
         note("note: this model needs oracle labels; without --gate label its gate stays closed")
