@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from boolattn.cli import note, progress_lines
+from boolattn.cli import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,12 +56,13 @@ def _bar(task: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def _lines(task: str, total: int) -> Iterator[Callable[[int], None]]:
-    show, done = progress_lines(), 0
+    done = 0
 
     def advance(n: int) -> None:
         nonlocal done
+        tenths = 10 * done // total
         done += n
-        if done < total:
-            show(task, done, total)
+        if tenths < 10 * done // total < 10:
+            note(f"{task}: {done:,} of {total:,}")
 
     yield advance

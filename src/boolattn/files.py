@@ -8,11 +8,10 @@ import io
 import lzma
 import os
 import shutil
-import stat
 import sys
 import time
 import tomllib
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Packages of a checkout that the wheel does not have.
 _CHECKOUT = ("benchmark_data", "examples", "experiments")
-_SCRATCH, _LOCK, _NEW_S = "boolattn-scratch-", "lock", 60.0
+_SCRATCH, _NEW_S = "boolattn-scratch-", 60.0
 
 
 def cache_folder() -> Path:
@@ -62,14 +61,9 @@ def package_table(package: str, name: str) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def is_special(path: Path) -> bool:
-    """Whether a path, after its links, is a pipe, a device or a socket: reading may never end."""
-    return path.exists() and not path.is_file() and not path.is_dir()
-
-
 def check_regular(path: Path) -> None:
-    """Refuse a file that may never end."""
-    if is_special(path):
+    """Refuse a file that may never end: after its links a pipe, a device or a socket."""
+    if path.exists() and not path.is_file() and not path.is_dir():
         raise DataError(f"{path} is not a regular file; put a copy of the file there")
 
 
@@ -140,35 +134,35 @@ def atomic_folder(
 
 
 @contextmanager
-def scratch_folder(*, is_brief: bool = False) -> Iterator[Path]:
-    """Yield an empty folder, removed at the end; if the process is killed, by the next one.
-
-    A brief one is needed for less than :data:`_NEW_S` seconds, and has no lock.
-    """
+def scratch_folder() -> Iterator[Path]:
+    """Yield an empty folder, removed at the end; if the process is killed, by the next one."""
     _clean_scratch()
-    with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        (folder / "files").mkdir()
-        with nullcontext() if is_brief else _lock(folder):
-            yield folder / "files"
+    lock = _locked if os.name == "posix" else nullcontext
+    with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as name, lock(name):
+        yield Path(name)
 
 
-def _lock(folder: Path, *, blocking: bool = True) -> AbstractContextManager[Any]:
-    from filelock import FileLock  # with asyncio a tenth of a command's start
+@contextmanager
+def _locked(folder: str | Path) -> Iterator[None]:
+    """Lock a folder until the process ends, however it does; another's lock is an error."""
+    import fcntl  # not on Windows
 
-    return FileLock(folder / _LOCK, blocking=blocking)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @cache
 def _clean_scratch() -> None:
     """Remove folders whose process is gone: nobody holds their lock. Once in a process."""
     for folder in Path(gettempdir()).glob(f"{_SCRATCH}*"):
-        with suppress(OSError):  # also that another process holds it
-            status = folder.lstat()
-            # A new folder may not be locked yet.
-            is_old = time.time() - status.st_mtime > _NEW_S
-            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and is_old:
-                with _lock(folder, blocking=False):
+        # A new folder may not be locked yet; a file, or another's folder, is no error.
+        with suppress(OSError, ImportError):
+            if time.time() - folder.lstat().st_mtime > _NEW_S:
+                with _locked(folder):
                     shutil.rmtree(folder, ignore_errors=True)
 
 

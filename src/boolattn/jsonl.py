@@ -93,7 +93,7 @@ def read_jsonl(
     for number, line in read_lines(path):
         if not line or line.isspace():
             continue
-        row = parse_object(line, path, number)
+        row = parse_object(line, f"{path}:{number}")
         if fields:
             check_fields(row, fields, path, number)
         if unique:
@@ -121,19 +121,21 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
         raise DataError(f"{path}:{number + 1}: {reason}") from error
 
 
-def parse_object(line: str, path: Path, number: int) -> Any:  # noqa: ANN401 - parsed JSON
+def parse_object(line: str | bytes, where: str) -> Any:  # noqa: ANN401 - parsed JSON
     """Parse the JSON object of a line."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}:{number}: not JSON ({error}); is it cut?") from error
-    return check_object(row, path, number)
+        raise DataError(f"{where}: not JSON ({error}); is it cut?") from error
+    return check_object(row, where)
 
 
-def check_object(row: Any, path: Path, number: int) -> Any:  # noqa: ANN401 - parsed JSON
-    """Refuse JSON that is no object."""
+def check_object(row: Any, where: str) -> Any:  # noqa: ANN401 - parsed JSON
+    """Refuse JSON that is no object; raise what is wrong with it, if that is known."""
+    if isinstance(row, DataError):
+        raise row
     if not isinstance(row, dict):
-        raise DataError(f"{path}:{number}: a JSON object is expected, not {type(row).__name__}")
+        raise DataError(f"{where}: a JSON object is expected, not {type(row).__name__}")
     return row
 
 
@@ -179,25 +181,22 @@ def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
     require("a .zst file, unlike .xz,", ("zstandard",), "zstd")
     import zstandard
 
-    rest = b""
-    decompressor = zstandard.ZstdDecompressor().decompressobj()
-    is_open = True
+    rest, frame = b"", zstandard.ZstdDecompressor().decompressobj()
     while chunk := handle.read(_CHUNK):
         while chunk:
+            # After a frame another may follow.
+            frame = zstandard.ZstdDecompressor().decompressobj() if frame.eof else frame
             try:
-                rest += decompressor.decompress(chunk)
+                rest += frame.decompress(chunk)
             except zstandard.ZstdError as error:
                 raise EOFError(str(error)) from error
-            chunk = decompressor.unused_data
-            is_open = not decompressor.eof
-            if decompressor.eof:
-                decompressor = zstandard.ZstdDecompressor().decompressobj()
+            chunk = frame.unused_data
         *lines, rest = rest.split(b"\n")
         for line in lines:
             yield line + b"\n"
         if len(rest) > limit:
             yield rest
-    if is_open:
+    if not frame.eof:
         raise EOFError("the last frame has no end")
     if rest:
         yield rest

@@ -58,11 +58,6 @@ def _is_path(value: Any) -> bool:  # noqa: ANN401
     return len(str(value)) < 4096 and all(len(os.fsencode(p)) < 256 for p in Path(value).parts)
 
 
-def _is_number(value: Any) -> bool:  # noqa: ANN401
-    # NaN is not equal to itself.
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
-
-
 def _named(name: str) -> Callable[[Any], bool]:
     return lambda value: any(kind.__name__ == name for kind in type(value).__mro__)
 
@@ -72,7 +67,8 @@ def _named(name: str) -> Callable[[Any], bool]:
 _TESTS: dict[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": _is_number,
+    # NaN is not equal to itself.
+    "float": lambda x: isinstance(x, int | float) and not isinstance(x, bool) and x == x,
     "str": lambda value: isinstance(value, str),
     "NoneType": lambda value: value is None,
     "Path": lambda value: isinstance(value, Path) and _is_path(value),
@@ -147,7 +143,7 @@ _LIMITS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 def limited(default: Any, **limits: Any) -> Any:  # noqa: ANN401 - a field of any type
-    """Return a field of settings with limits, which :func:`check_types` checks."""
+    """Return a field of settings with limits, which :func:`check_types` checks; and help."""
     return field(default=default, metadata=limits)
 
 
@@ -160,7 +156,7 @@ def check_types(settings: Any, least: float | None = None) -> None:  # noqa: ANN
     for item in fields(settings):
         value = getattr(settings, item.name)
         _check(item.name, hints[item.name], str(item.type), value)
-        limits = dict(item.metadata)
+        limits = {name: item.metadata[name] for name in _LIMITS if name in item.metadata}
         if not limits and least is not None and isinstance(value, int | float):
             limits = {"least": least}
         if value is not None and not all(_LIMITS[n][1](value, x) for n, x in limits.items()):

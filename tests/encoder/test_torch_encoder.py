@@ -48,11 +48,11 @@ def test_the_service_explains_the_words_of_a_query(tiny_encoder, tokenizer):
     explanation = encoder.explain(NOT_TEXT)
     assert gate == explanation.gate
     assert gate["not"]
-    assert all(word.text == NOT_TEXT[word.start : word.end] for word in words)
-    assert "".join(word.text for word in words) == NOT_TEXT.replace(" ", "")
-    [[cue]] = [[word.cue["not"] for word in words if word.text == "not"]]
+    assert all(word["text"] == NOT_TEXT[word["start"] : word["end"]] for word in words)
+    assert "".join(word["text"] for word in words) == NOT_TEXT.replace(" ", "")
+    [[cue]] = [[word["cue"]["not"] for word in words if word["text"] == "not"]]
     assert cue == pytest.approx(max(row["cue"]["not"] for row in explanation.rows()), abs=1e-4)
-    assert any(word.bias["not"] for word in words)
+    assert any(word["bias"]["not"] for word in words)
     plain = TorchEncoder(build_towers(tiny_encoder(), tokenizer=tokenizer))
     assert explain_words(plain, NOT_TEXT) == ({}, [])
 

@@ -134,7 +134,7 @@ def test_progress_is_shown_on_a_terminal(place):
     listener.join(10)
     os.close(ours)
     assert done.returncode == 0, output
-    assert b"25 documents of 25 (100%)" in output
+    assert b"25/25  100%" in output
     assert b"per second" in output
     assert done.stdout.decode().startswith(f"{place / 'seen'}: 25 documents, exact")
 

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from boolattn.errors import ServerError
-from boolattn.service.handlers import batch_key
-from boolattn.service.schemas import ErrorReply, SearchReply
+from boolattn.service.handlers import _options
+from boolattn.service.schemas import ErrorReply, SearchReply, SearchRequest
 
 QUERY = "moths of Borneo but not Sumatra"
 
@@ -81,7 +81,7 @@ def test_filters_reach_the_searcher_and_1_is_not_true(serve, searcher):
     client = serve()
     reply = client.post("/search", json={"query": "moth", "filters": {"place": "Sumatra"}}).json()
     assert [hit["id"] for hit in reply["hits"]] == ["s"]
-    one, true = (batch_key(1, filters={"a": value}) for value in (1, True))
+    one, true = (_options(SearchRequest(filters={"a": value})) for value in (1, True))
     assert one != true
 
 

@@ -302,7 +302,7 @@ def test_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
         foreign = tmp_path / "boolattn-scratch-file"
         foreign.write_text("a file")
         (tmp_path / "boolattn-other").mkdir()
-        left = [path for path in tmp_path.iterdir() if path != alive.parent]
+        left = [path for path in tmp_path.iterdir() if path != alive]
         assert len(left) == 4
         _clean_scratch.cache_clear()
         _clean_scratch()
@@ -312,6 +312,6 @@ def test_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
         _clean_scratch.cache_clear()
         _clean_scratch()
         names = {path.name for path in tmp_path.iterdir()}
-        assert names == {foreign.name, "boolattn-other", alive.parent.name}
+        assert names == {foreign.name, "boolattn-other", alive.name}
         assert alive.is_dir()
-    assert not alive.parent.exists()
+    assert not alive.exists()

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import sys
-import time
 from functools import reduce
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-#: Seconds between two lines of progress.
-_PAUSE = 5.0
 _LOUD = ("accelerate", "faiss", "httpx", "sentence_transformers", "transformers", "uvicorn")
 #: The verbs under the headings of the help, each with its module.
 _VERBS = {
@@ -134,17 +131,9 @@ def note(line: str, **style: Any) -> None:
     click.secho(line, err=True, **style)
 
 
-def progress_lines() -> Callable[[str, int, int], None]:
-    """Return a function that prints now and then how much of a task is done."""
-    last = time.monotonic()
-
-    def show(task: str, done: int, total: int) -> None:
-        nonlocal last
-        if done == total or time.monotonic() - last >= _PAUSE:
-            last = time.monotonic()
-            note(f"{task}: {done:,} of {total:,}")
-
-    return show
+def show_progress(task: str, done: int, total: int) -> None:
+    """Show on one line of stderr how much of a task is done."""
+    click.echo(f"\r{task}: {done:,} of {total:,}", err=True, nl=done == total)
 
 
 def quiet_libraries(log_format: str = "") -> None:

@@ -7,8 +7,7 @@ import shlex
 import sys
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from datetime import timedelta
-from itertools import count
+from itertools import count, repeat
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -252,31 +251,24 @@ def _progress(options: Mapping[str, Any]) -> Iterator[Callable[[int], None]]:
     """Show on a terminal how many documents are done, their share, speed and the time left."""
     from boolattn.stores.document_files import count_documents
 
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    start, done, total = time.monotonic(), 0, 0
-
-    def tell(n: int) -> None:
-        nonlocal done
-        done += n
-        speed = done / max(time.monotonic() - start, 1e-3)
-        share = f" of {total:,} ({min(1, done / total):.0%})" if total else ""
-        left = timedelta(seconds=max(0, total - done) // (speed or 1))
-        more = f", {left} left" if total else ""
-        line = f"{done:,} documents{share}, {speed:,.0f} per second{more}"
-        click.echo(f"\r\x1b[K{line}", err=True, nl=False)
-
     def count_all() -> None:
-        nonlocal total
         # Meanwhile documents are encoded; a file with an error ends that, not this.
         with suppress(BoolattnError, OSError):
             limit, links = int(options["max_line"] * 1e6), options["follow_links"]
-            total = count_documents(options["documents"], limit, follow_links=links)
+            bar.length = count_documents(options["documents"], limit, follow_links=links)
+            bar.show_percent = True
 
-    if str(options["documents"]) != "-":
-        Thread(target=count_all, daemon=True).start()
-    yield tell
-    total = done
-    tell(0)
-    note("")
+    bar: Any = click.progressbar(
+        repeat(None),
+        show_pos=True,
+        item_show_func=lambda _: f"{bar.pos / max(time.time() - bar.start, 1e-3):,.0f} per second",
+        bar_template="documents: %(info)s",
+        file=sys.stderr,
+        hidden=not sys.stderr.isatty(),
+    )
+    with bar:
+        if not bar.hidden and str(options["documents"]) != "-":
+            Thread(target=count_all, daemon=True).start()
+        yield bar.update
+        bar.length, bar.show_percent = bar.pos, True
+        bar.update(0)

@@ -15,7 +15,7 @@ import click
 from click import option
 
 import boolattn
-from boolattn.cli import json_option, note, print_json, progress_lines, quiet_libraries
+from boolattn.cli import json_option, note, print_json, quiet_libraries, show_progress
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _one_system(
 
     benchmark = prepare(data_set, splits, **{name: options[name] for name in _SIZES})
     names = ("gate", "is_composed", "hybrid", "strict_not", "device")
-    chosen = SystemOptions(**{n: options[n] for n in names}, progress=progress_lines())
+    chosen = SystemOptions(**{n: options[n] for n in names}, progress=show_progress)
     system = open_system(model, benchmark, chosen)
     if system.gate == "closed":
         note("note: this model needs oracle labels; without --gate label its gate stays closed")
@@ -216,44 +216,38 @@ def _evaluate_people(
     model: str, splits: Sequence[str], *, device: str | None, as_json: bool, **_: Any
 ) -> None:
     """Search every collection of some splits; print verdicts by collection and by type."""
-    from boolattn.data.people import SPLITS
+    from boolattn.data.people import SPLITS, load_collection
     from boolattn.evaluation.tables import markdown, short
+    from boolattn.search import Searcher, load_model
 
     if unknown := [split for split in splits if split not in SPLITS]:
         raise ConfigError(f"people has no split {unknown[0]!r}; there are {', '.join(SPLITS)}")
-    names = [name for split in splits for name in SPLITS[split]]
-    groups: dict[str, Counter[str]] = defaultdict(Counter)
-    for *keys, verdict in _verdicts(model, device, names):
-        for key in (*keys, "all"):
-            groups[key].update([verdict])
-    if as_json:
-        print_json({"model": model, "splits": splits, "verdicts": groups}, indent=2)
-        return
-    order = dict.fromkeys(names, 0) | {"all": 2}
-    rows = []
-    for key, counts in sorted(groups.items(), key=lambda group: order.get(group[0], 1)):
-        cells = [*(counts[verdict] for verdict in _VERDICTS), n := counts.total()]
-        rows.append([key, *map(str, cells), short(counts["right"] / n)])
-    click.echo(markdown(["", *_VERDICTS, "queries", "share right"], rows))
-
-
-def _verdicts(model: str, device: str | None, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the collection, the type and the verdict of each query; an error is a wrong answer."""
-    from boolattn.data.people import load_collection
-    from boolattn.search import Searcher, load_model
-
     encoder = load_model(model, device=device)
-    for name in names:
+    collections: dict[str, Counter[str]] = defaultdict(Counter)
+    types: dict[str, Counter[str]] = defaultdict(Counter)
+    for name in (name for split in splits for name in SPLITS[split]):
         documents, queries = load_collection(name)
         note(f"{name}: {len(documents):,} documents, {len(queries):,} queries")
         searcher = Searcher.from_texts(documents, encoder)
         for query in queries:
             try:
                 result = searcher.search(query.text, 40)  # some are undecided
-                yield name, query.type, query.judge([hit.id for hit in result.hits])
+                verdict = query.judge([hit.id for hit in result.hits])
             except BoolattnError as error:
                 note(f"wrong: {query.text!r}: {error}")
-                yield name, query.type, "wrong"
+                verdict = "wrong"
+            collections[name][verdict] += 1
+            types[query.type][verdict] += 1
+    groups = collections | dict(sorted(types.items()))
+    groups["all"] = sum(collections.values(), Counter())
+    if as_json:
+        print_json({"model": model, "splits": splits, "verdicts": groups}, indent=2)
+        return
+    rows = []
+    for key, counts in groups.items():
+        cells = [*(counts[verdict] for verdict in _VERDICTS), n := counts.total()]
+        rows.append([key, *map(str, cells), short(counts["right"] / n)])
+    click.echo(markdown(["", *_VERDICTS, "queries", "share right"], rows))
 
 
 @click.command()

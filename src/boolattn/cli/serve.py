@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,12 @@ from boolattn.service.settings import LOOPBACK, ServiceSettings, key_from
 
 #: Names of known models for people.
 NAMES = {"shipped": "the model that comes with boolattn", "minilm": "all-MiniLM-L6-v2"}
-#: Limits that are options, which have the defaults of the settings.
-_LIMITS = {
-    "max_length": "Most characters of a query.",
-    "max_k": "Maximum number of results.",
-    "max_body": "Most bytes of a request.",
-    "max_upload": "Most bytes of documents in a request.",
-    "max_work": "Most operands of a query times its candidates.",
-    "concurrency": "Most active requests.",
-    "per_client": "Most active requests of one client.",
-    "timeout": "Seconds that a request may take.",
-    "batch_size": "Queries of a batch; 1: no batching.",
-}
+#: Limits that are options.
+_LIMITS = {limit.name: limit for limit in fields(ServiceSettings) if "help" in limit.metadata}
 limit_options = joined(
     *(
-        option(f"--{name.replace('_', '-')}", default=getattr(ServiceSettings, name), help=text)
-        for name, text in _LIMITS.items()
+        option(f"--{name.replace('_', '-')}", default=limit.default, help=limit.metadata["help"])
+        for name, limit in _LIMITS.items()
     )
 )
 

@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -26,21 +27,6 @@ from boolattn.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
     from boolattn.search import Searcher
-
-_ERRORS = {
-    400: "The query or the body cannot be parsed.",
-    401: "The API key is missing or wrong.",
-    403: "The service does not change its documents.",
-    404: "There is no such document.",
-    408: "The body arrived too slowly.",
-    413: "The body is too large.",
-    421: "The service has another name.",
-    422: "A value is wrong, or over a limit.",
-    500: "Internal error; the log has it under the id given.",
-    503: "Too many active requests, or another writer; try again after Retry-After seconds.",
-    504: "The search took too long.",
-    507: "The disk is full; nothing was changed.",
-}
 
 
 def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) -> FastAPI:
@@ -95,7 +81,7 @@ def _ok(name: str, kind: str = "application/json") -> dict[int | str, dict[str, 
 
 def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {
-        status: {"model": schemas.ErrorReply, "description": _ERRORS[status]}
+        status: {"model": schemas.ErrorReply, "description": HTTPStatus(status).phrase}
         for status in (*statuses, 401, 421, 422, 500, 503, 504)
     }
 

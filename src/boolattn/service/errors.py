@@ -16,6 +16,7 @@ from boolattn.errors import (
     IndexBusyError,
     IndexFolderError,
     QueryError,
+    QuerySyntaxError,
     ServerError,
 )
 
@@ -60,8 +61,10 @@ def as_refused(error: Exception) -> RefusedError:
     match error:
         case RefusedError():
             return error
+        case QuerySyntaxError():
+            return RefusedError(400, "query_syntax", str(error), column=error.column)
         case QueryError() | ConfigError():
-            return _query_error(error)
+            return RefusedError(400, "bad_query", str(error))
         case ServerError():
             logger.error("the store does not answer: %s", one_line(str(error)))
             message = "the store does not answer; see the log"
@@ -77,15 +80,11 @@ def as_refused(error: Exception) -> RefusedError:
         case HTTPException():
             code = _CODES.get(error.status_code, "refused")
             return RefusedError(error.status_code, code, str(error.detail), headers=error.headers)
-    return _internal_error(error)
-
-
-def _query_error(error: BoolattnError) -> RefusedError:
-    column = getattr(error, "column", None)
-    if column is None:
-        return RefusedError(400, "bad_query", str(error))
-    # Further lines point at the column in a terminal.
-    return RefusedError(400, "query_syntax", str(error).splitlines()[0], column=int(column))
+    # The caller is given the id under which the log has the error.
+    name = uuid4().hex[:12]
+    is_known = isinstance(error, BoolattnError)
+    logger.error("error %s: %s", name, one_line(str(error)), exc_info=None if is_known else error)
+    return RefusedError(500, "internal", f"internal error; see {name} in the log", id=name)
 
 
 def _field_error(errors: Sequence[Any]) -> RefusedError:
@@ -99,14 +98,6 @@ def _field_error(errors: Sequence[Any]) -> RefusedError:
     if not field:
         message = "the body must be a JSON object, sent as application/json"
     return RefusedError(422, "bad_field", message)
-
-
-def _internal_error(error: Exception) -> RefusedError:
-    """Log the error under an id that the caller is given."""
-    name = uuid4().hex[:12]
-    is_known = isinstance(error, BoolattnError)
-    logger.error("error %s: %s", name, one_line(str(error)), exc_info=None if is_known else error)
-    return RefusedError(500, "internal", f"internal error; see {name} in the log", id=name)
 
 
 async def raise_again(_request: Request, error: Exception) -> Response:

@@ -7,17 +7,17 @@ import errno
 import json
 import logging
 import math
+import re
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from fastapi import Query
+from pydantic_core import PydanticSerializationError
 
 import boolattn
 from boolattn.budget import limited
@@ -26,7 +26,6 @@ from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.query.syntax import unparse
 from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import operators_of
-from boolattn.search.inputs import SearchOptions
 from boolattn.service import schemas
 from boolattn.service.batching import Batcher
 from boolattn.service.errors import RefusedError, one_line
@@ -42,19 +41,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
+Reply = dict[str, Any]
 Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
 _NO_DOCUMENT = (404, "no_document", "the index has no document with this id")
 #: Documents encoded at once; a search waits for no more than these.
 _BATCH = 8
 #: Documents that an operand is compared with besides the results.
 _MORE_CANDIDATES = 200
-#: Fields of a request that are options of a search.
-_SEARCH_OPTIONS = {field.name for field in fields(SearchOptions)}
-
-
-def batch_key(k: int, **options: Any) -> str:
-    """Write what the queries of a batch have in common as JSON, which keeps 1 and true apart."""
-    return json.dumps({"k": k, **options}, sort_keys=True)
+#: Control characters, surrogates, and what stands for bytes that could not be decoded.
+_NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffd]")
 
 
 class Handlers:
@@ -69,7 +64,7 @@ class Handlers:
         #: What keeps the service from its work, for the health check.
         self.problem = ""
         #: Examples that the searcher suggests, and those of them that are shown.
-        self._examples: tuple[object, list[schemas.ExampleReply]] = (None, [])
+        self._examples: tuple[object, list[Reply]] = (None, [])
         #: Documents are changed in a thread of their own, while searches go on.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-write")
         self._changes: set[asyncio.Task[None]] = set()
@@ -86,12 +81,7 @@ class Handlers:
     async def search(self, request: schemas.SearchRequest) -> schemas.SearchReply:
         """Search in plain language or explicit syntax."""
         start = time.perf_counter()
-        self._check_query(request.query, [*request.positive, *request.negative], request.allow)
-        self._check_options(request)
-        operands = "".join((*request.positive, *request.negative))
-        options = batch_key(request.k, **request.model_dump(include=_SEARCH_OPTIONS))
-        n_characters = len(request.query + operands)
-        result = await self.batcher.submit(options, request.query, n_characters)
+        result = await self._searched(request)
         way = "composed" if result.is_composed else "one vector"
         self.metrics.queries.labels(way=way).inc()
         last, snippet = request.offset + request.k, self.settings.snippet
@@ -124,12 +114,12 @@ class Handlers:
         negative: Operands = (),
     ) -> schemas.ExplainReply:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
-        self._check_query(q, [*positive, *negative])
-        options = batch_key(1, mode=mode, positive=list(positive), negative=list(negative))
-        n_characters = len("".join((q, *positive, *negative)))
-        result = await self.batcher.submit(options, q, n_characters)
+        request = schemas.SearchRequest(
+            query=q, k=1, mode=mode, positive=list(positive), negative=list(negative)
+        )
+        result = await self._searched(request)
         gate: dict[str, bool] = {}
-        words: list[schemas.WordReply] = []
+        words: list[dict[str, Any]] = []
         # No encoder sees explicit syntax as a sentence.
         if q.strip() and (mode == "plain" or (mode == "auto" and not is_explicit(q))):
             encoder = self.searcher.encoder
@@ -150,49 +140,48 @@ class Handlers:
             raise RefusedError(*_NO_DOCUMENT) from error
         return schemas.DocumentReply.model_validate(document, from_attributes=True)
 
-    async def health(self) -> schemas.HealthReply:
+    async def health(self) -> Reply:
         """Check that the service is running."""
-        return schemas.HealthReply(
-            status=self.problem or "ok",
-            version=boolattn.__version__,
-            documents=await asyncio.to_thread(len, self.searcher),
-            uptime_s=round(time.monotonic() - self.start, 1),
-        )
+        return {
+            "status": self.problem or "ok",
+            "version": boolattn.__version__,
+            "documents": await asyncio.to_thread(len, self.searcher),
+            "uptime_s": round(time.monotonic() - self.start, 1),
+        }
 
-    async def about(self) -> schemas.AboutReply:
+    async def about(self) -> Reply:
         """Describe the service: its index and its limits."""
-        return schemas.AboutReply(
-            version=boolattn.__version__,
-            documents=await asyncio.to_thread(len, self.searcher),
-            model=self.settings.label,
-            has_words=self.searcher.has_words,
-            max_k=self.settings.max_k,
-            max_length=self.settings.max_length,
-        )
+        return {
+            "version": boolattn.__version__,
+            "documents": await asyncio.to_thread(len, self.searcher),
+            "model": self.settings.label,
+            "has_words": self.searcher.has_words,
+            "max_k": self.settings.max_k,
+            "max_length": self.settings.max_length,
+        }
 
-    async def facets(self) -> schemas.FacetsReply:
+    async def facets(self) -> Reply:
         """Return fields of the metadata with few values, counted once for each index version."""
         facets = await asyncio.to_thread(lambda: self.searcher.facets)
-        n_documents = await asyncio.to_thread(len, self.searcher)
-        return schemas.FacetsReply(documents=n_documents, facets=facets)
+        return {"documents": await asyncio.to_thread(len, self.searcher), "facets": facets}
 
-    async def examples(self) -> schemas.ExamplesReply:
+    async def examples(self) -> Reply:
         """Return queries to try: topics of the documents joined by operators."""
         suggested = await asyncio.to_thread(lambda: self.searcher.examples)
         if self._examples[0] is not suggested:
-            self._examples = suggested, await self._searched(suggested)
-        return schemas.ExamplesReply(examples=self._examples[1])
+            self._examples = suggested, await self._answered(suggested)
+        return {"examples": self._examples[1]}
 
-    async def _searched(self, examples: Sequence[Example]) -> list[schemas.ExampleReply]:
+    async def _answered(self, examples: Sequence[Example]) -> list[Reply]:
         """Keep examples with results; where a text is parsed otherwise, in explicit syntax."""
         answered = []
         for example in examples:
             for text in dict.fromkeys([example.text, unparse(example.tree)]):
-                result = await self.batcher.submit(batch_key(1), text)
+                result = await self.batcher.submit(_options(schemas.SearchRequest(k=1)), text)
                 operators = operators_of(example.tree)
                 if result.hits and operators_of(result.tree) == operators:
                     names = [operator.value for operator in operators]
-                    answered.append(schemas.ExampleReply(query=text, operators=names))
+                    answered.append({"query": text, "operators": names})
                     break
         return answered
 
@@ -203,26 +192,30 @@ class Handlers:
         self._pool.shutdown()
         await self.batcher.close()
 
-    async def add(self, request: schemas.DocumentsRequest) -> schemas.ChangeReply:
+    async def add(self, request: schemas.DocumentsRequest) -> Reply:
         """Add documents, all or none; with update, each replaces the one with its id."""
         documents = [Document(**entry.model_dump()) for entry in request.documents]
         add = partial(self.searcher.add, documents, replace_old=request.update, encode=self._encode)
         return await self._change(add, len(documents), RefusedError(422, "bad_document", ""))
 
-    async def delete(self, document_id: str) -> schemas.ChangeReply:
+    async def delete(self, document_id: str) -> Reply:
         """Delete a document."""
         delete = partial(self.searcher.delete, [document_id])
         return await self._change(delete, 1, RefusedError(*_NO_DOCUMENT))
 
     async def _change(
         self, change: Callable[[], None], n_changed: int, refused: RefusedError
-    ) -> schemas.ChangeReply:
+    ) -> Reply:
         """Change the index; ``refused`` answers errors in the documents."""
         if task := asyncio.current_task():
             self._changes.add(task)
             task.add_done_callback(self._changes.discard)
+        future = asyncio.get_running_loop().run_in_executor(self._pool, change)
         try:
-            await _finished(asyncio.get_running_loop().run_in_executor(self._pool, change))
+            try:
+                await asyncio.shield(future)
+            except asyncio.CancelledError:
+                await future  # a change is not stopped half-way
             self.problem = ""
         except DataError as error:
             message = str(refused) or str(error)
@@ -233,8 +226,7 @@ class Handlers:
             self.problem = "disk_full"
             message = "the disk is full; nothing was changed"
             raise RefusedError(507, "disk_full", message) from error
-        n_documents = await asyncio.to_thread(len, self.searcher)
-        return schemas.ChangeReply(changed=n_changed, documents=n_documents)
+        return {"changed": n_changed, "documents": await asyncio.to_thread(len, self.searcher)}
 
     def _encode(self, batches: Iterable[list[str]]) -> Iterator[Array]:
         """Encode in the thread of the model, a few at a time."""
@@ -280,43 +272,32 @@ class Handlers:
         except BoolattnError as error:
             logger.warning("a changed index cannot be read: %s", one_line(str(error)))
 
-    def _check_query(
-        self, query: str, operands: Sequence[str] = (), allow: Sequence[str] = ()
-    ) -> None:
-        limit, whole = self.settings.max_length, "".join((query, *operands, *allow))
-        if len(whole) > limit:
-            message = f"a query may have {limit} characters, and this one has {len(whole)}"
+    async def _searched(self, request: schemas.SearchRequest) -> SearchResult:
+        """Check a request, and search it together with others that arrive now."""
+        limit, operands = self.settings.max_length, [*request.positive, *request.negative]
+        text = "".join((request.query, *operands, *request.allow))
+        if len(text) > limit:
+            message = f"a query may have {limit} characters, and this one has {len(text)}"
             raise RefusedError(400, "query_too_long", message)
-        if not query.strip() and not operands:
+        if not request.query.strip() and not operands:
             raise RefusedError(400, "query_empty", "the query is empty")
-        for column, character in enumerate(whole, start=1):
-            if not _is_text(character):
-                message = f"column {column}: U+{ord(character):04X} is not a text character"
-                raise RefusedError(400, "query_not_text", message, column=column)
-
-    def _check_options(self, request: schemas.SearchRequest) -> None:
+        if match := _NO_TEXT.search(text):
+            column = match.end()
+            message = f"column {column}: U+{ord(match[0]):04X} is not a text character"
+            raise RefusedError(400, "query_not_text", message, column=column)
         if request.k > self.settings.max_k:
             message = f"k: at most {self.settings.max_k} results, got {request.k}"
             raise RefusedError(422, "k_too_large", message)
-        try:
-            json.dumps(request.filters, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            message = "filters: a value has half of a surrogate pair"
-            raise RefusedError(422, "bad_field", message) from error
+        return await self.batcher.submit(_options(request), request.query, len(text))
 
 
-def _is_text(character: str) -> bool:
-    """Tell text from control characters, surrogates and bytes that could not be decoded."""
-    is_printed = character != "\ufffd" and unicodedata.category(character) not in ("Cc", "Cs")
-    return is_printed or character in "\t\n\r"
-
-
-async def _finished(change: asyncio.Future[None]) -> None:
-    """Wait for a change, which goes on where the wait for it is cancelled."""
+def _options(request: schemas.SearchRequest) -> str:
+    """Write what the queries of a batch have in common as JSON, which keeps 1 and true apart."""
     try:
-        await asyncio.shield(change)
-    except asyncio.CancelledError:
-        await change
+        return request.model_dump_json(exclude={"query"})
+    except PydanticSerializationError as error:
+        message = "filters: a value has half of a surrogate pair"
+        raise RefusedError(422, "bad_field", message) from error
 
 
 def _is_disk_full(error: BaseException | None) -> bool:

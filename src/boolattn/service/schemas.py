@@ -3,6 +3,7 @@
 No postponed annotations here: pydantic reads them when a class is made.
 """
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -28,11 +29,7 @@ def _rounded(value: float | None) -> float | None:
 
 def _check_finite(value: Any) -> Any:  # noqa: ANN401 - JSON
     """Refuse NaN and Infinity, which Python reads and JSON does not have."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a number is NaN or infinite, which JSON does not have; leave it out")
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            _check_finite(inner)
+    json.dumps(value, allow_nan=False)
     return value
 
 
@@ -75,6 +72,7 @@ class SearchRequest(_SearchOptions):
     model_config = ConfigDict(
         extra="forbid",
         strict=True,
+        ser_json_inf_nan="constants",
         json_schema_extra={
             "examples": [
                 {"query": QUERY, "k": 5},
@@ -166,13 +164,6 @@ class DocumentsRequest(BaseModel):
     update: bool = Field(default=False, description="Replace documents that have the same ids.")
 
 
-class ChangeReply(BaseModel):
-    """What was changed."""
-
-    changed: int = Field(description="Documents added or deleted.")
-    documents: int = Field(description="Documents in the index now.")
-
-
 class HitReply(DocumentReply):
     """One result."""
 
@@ -207,63 +198,14 @@ class SearchReply(ParseReply):
     took: dict[str, float] = Field(description="Milliseconds by step.")
 
 
-class WordReply(BaseModel):
-    """A word of a query or a part of one, and BoolAttn's values by operator, means over layers."""
-
-    text: str = Field(examples=["not"])
-    start: int
-    end: int
-    cue: dict[str, Number] = Field(examples=[{"not": 0.98}])
-    scope: dict[str, Number]
-    bias: dict[str, Number]
-    attention_change: Number
-
-
 class ExplainReply(ParseReply):
     """The parsed query, and what the encoder's attention does at its words."""
 
     gate: dict[str, bool] = Field(description="Open gates; empty without BoolAttn and PyTorch.")
-    words: list[WordReply]
-
-
-class HealthReply(BaseModel):
-    """State of the service."""
-
-    status: str = Field(description="ok, or disk_full.", examples=["ok"])
-    version: str
-    documents: int
-    uptime_s: float
-
-
-class ExampleReply(BaseModel):
-    """An example query."""
-
-    query: str = Field(examples=[QUERY])
-    operators: list[str]
-
-
-class AboutReply(BaseModel):
-    """What the page shows about the service."""
-
-    version: str
-    documents: int
-    model: str = Field(description="Its name.")
-    has_words: bool
-    max_k: int
-    max_length: int
-
-
-class ExamplesReply(BaseModel):
-    """Queries to try, taken from the documents."""
-
-    examples: list[ExampleReply]
-
-
-class FacetsReply(BaseModel):
-    """Fields to filter by, counted in the whole index."""
-
-    documents: int = Field(description="In the index.")
-    facets: tuple[Facet, ...]
+    words: list[dict[str, Any]] = Field(
+        description="Text, start and end of each word or part of one; its cue, scope and bias by "
+        "operator, and the change of its attention, as means over layers."
+    )
 
 
 class ErrorBody(BaseModel):
@@ -332,7 +274,7 @@ def hit_replies(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list
     return replies
 
 
-def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[WordReply]]:  # noqa: ANN401
+def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[dict[str, Any]]]:  # noqa: ANN401
     """Return open gates and parts of words; none without BoolAttn, and none in onnxruntime."""
     if not hasattr(encoder, "explain") or (explanation := encoder.explain(text)) is None:
         return {}, []
@@ -341,7 +283,7 @@ def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[WordRe
         text, return_offsets_mapping=True, truncation=True, max_length=len(rows)
     )
     return explanation.gate, [
-        WordReply(text=text[start:end], start=start, end=end, **row)
+        {"text": text[start:end], "start": start, "end": end, **row}
         for (start, end), row in zip(encoding["offset_mapping"], rows, strict=True)
         if start < end
     ]

@@ -18,34 +18,30 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 class ServiceSettings:
     """Limits of one service; a request beyond them is refused.
 
-    Lengths are in characters, ``max_body`` and ``max_upload`` (of documents) in bytes, times in
-    seconds. ``per_client`` is how many of the active requests one client may have, ``max_work`` the
-    operands of a query times its results and 200 candidates. ``allowed_hosts`` are the names under
-    which the service is asked; ``trusted_proxies`` are the addresses whose ``X-Forwarded-For``
-    names the client. ``snippet`` is the length of a document's text in a list of results,
-    ``refresh`` the time between checks whether the index has changed. ``label`` names the model on
-    the page.
+    What has a help text is an option of ``boolattn serve``.
     """
 
-    max_length: int = 1000
-    max_k: int = 100
-    max_body: int = 65_536
-    max_upload: int = 1 << 24
-    max_work: int = 1 << 15
-    concurrency: int = 64
-    per_client: int = 48
-    timeout: float = limited(10.0, above=0, below=86_400)
-    batch_size: int = 32
-    batch_wait: float = limited(0.002, least=0)
-    snippet: int = 600
-    refresh: float = limited(5.0, least=0)
-    label: str = "the Boolean model"
-    allowed_hosts: tuple[str, ...] = LOOPBACK
-    trusted_proxies: tuple[str, ...] = ()
+    max_length: int = limited(1000, least=1, help="Most characters of a query.")
+    max_k: int = limited(100, least=1, help="Maximum number of results.")
+    max_body: int = limited(65_536, least=1, help="Most bytes of a request.")
+    max_upload: int = limited(1 << 24, least=1, help="Most bytes of documents in a request.")
+    max_work: int = limited(
+        1 << 15, least=1, help="Most operands of a query times its results and 200 candidates."
+    )
+    concurrency: int = limited(64, least=1, help="Most active requests.")
+    per_client: int = limited(48, least=1, help="Most active requests of one client.")
+    timeout: float = limited(10.0, above=0, below=86_400, help="Seconds that a request may take.")
+    batch_size: int = limited(32, least=1, help="Queries of a batch; 1: no batching.")
+    batch_wait: float = limited(0.002, least=0)  # seconds that the first query of a batch waits
+    snippet: int = limited(600, least=1)  # characters of a document's text in a list of results
+    refresh: float = limited(5.0, least=0)  # seconds between checks whether the index has changed
+    label: str = "the Boolean model"  # on the page
+    allowed_hosts: tuple[str, ...] = LOOPBACK  # names under which the service is asked
+    trusted_proxies: tuple[str, ...] = ()  # addresses whose ``X-Forwarded-For`` names the client
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        check_types(self, least=1)
+        check_types(self)
         if self.batch_wait >= self.timeout:
             raise ConfigError(
                 f"batch_wait must be below the timeout ({self.timeout} s); got {self.batch_wait}"

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 _PAUSE_S, _MAX_PAUSE_S, _LONG_S = 1.0, 30.0, 60.0
 _PR_SET_PDEATHSIG = 1
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
 def supervise() -> None:
@@ -22,14 +23,25 @@ def supervise() -> None:
 
     This process passes SIGTERM and SIGINT on, and ends with the child's exit status.
     """
-    pause, has_crashed = _PAUSE_S, False
+    pause, has_crashed, asked = _PAUSE_S, False, list[int]()
     while hasattr(os, "fork"):
         start, child = time.monotonic(), os.fork()
         if not child:
             _end_with_parent()
             return
-        status, is_stopped = _watch(child)
-        if is_stopped or status == 0 or (status > 0 and not has_crashed):
+
+        def pass_on(number: int, _frame: object, child: int = child) -> None:
+            asked.append(number)
+            with suppress(ProcessLookupError):
+                os.kill(child, number)
+
+        for number in _PASSED_ON:
+            signal.signal(number, pass_on)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        for number in _PASSED_ON:
+            signal.signal(number, signal.SIG_DFL)  # ends while it waits
+        status = 0 if -status in asked else status  # uvicorn ends with the signal
+        if asked or status == 0 or (status > 0 and not has_crashed):
             sys.exit(status if status >= 0 else 128 - status)
         has_crashed = True
         pause = _PAUSE_S if time.monotonic() - start > _LONG_S else min(2 * pause, _MAX_PAUSE_S)
@@ -38,25 +50,6 @@ def supervise() -> None:
         sys.stderr.write(line)
         sys.stderr.flush()
         time.sleep(pause)
-
-
-def _watch(child: int) -> tuple[int, bool]:
-    """Wait for a child; return its exit status, and whether it was asked to stop."""
-    asked: list[int] = []
-
-    def pass_on(number: int, _frame: object) -> None:
-        asked.append(number)
-        with suppress(ProcessLookupError):
-            os.kill(child, number)
-
-    caught = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, pass_on) for number in caught]
-    try:
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        return 0 if -status in asked else status, bool(asked)  # uvicorn ends with the signal
-    finally:
-        for number, handler in zip(caught, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _end_with_parent() -> None:

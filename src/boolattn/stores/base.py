@@ -10,36 +10,31 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from boolattn.errors import ConfigError, DataError, IndexMismatchError, QueryError, ServerError
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import document_terms, plain_title, terms_of
-from boolattn.stores.filters import Filter, resolve
-from boolattn.stores.values import count_values
+from boolattn.stores.filters import Condition, Field, Filter, resolve
+from boolattn.stores.values import ValueCounts, count_values
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
-
     from boolattn.data.records import Document
-    from boolattn.stores.filters import Condition, Field
     from boolattn.stores.settings import StoreSettings
-    from boolattn.stores.values import ValueCounts
     from boolattn.stores.writer import Draft
 
-    Array = NDArray[np.float32]
-    Keys = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-    Claims = NDArray[np.int8]
-    #: The spans of a document's passages in its text, and their vectors.
-    Passages = tuple[Sequence[tuple[int, int]], Array]
+Array = NDArray[np.float32]
+Keys = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Claims = NDArray[np.int8]
+#: The spans of a document's passages in its text, and their vectors.
+Passages = tuple[Sequence[tuple[int, int]], Array]
 
 logger = logging.getLogger(__name__)
 #: Documents of highest BM25+ score among which a title is looked for.

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Lines = Iterable[tuple[int, str]]
-    #: A line, or a file's name, and its row, or what is wrong with it.
-    Rows = Iterator[tuple[int | str, Mapping[str, Any] | DataError]]
+    #: A line, or a file's name, and its row, perhaps as bytes of JSON, or what is wrong with it.
+    Rows = Iterable[tuple[int | str, Any]]
 
 STDIN = Path("-")
 _IDS, _TITLES, _METADATA = ("id", "_id"), ("title", "name"), "metadata."
@@ -85,8 +85,10 @@ def read_documents(
     for position, row in rows:
         has_rows = True
         where = f"{path}:{position}" if isinstance(position, int) else position
-        if isinstance(row, DataError):
-            on_error(row)
+        try:
+            row = parse_object(row, where) if isinstance(row, bytes) else check_object(row, where)
+        except DataError as error:
+            on_error(error)
             continue
         try:
             number = str(position) if makes_ids else ""
@@ -135,16 +137,11 @@ def _rows(path: Path, max_line: int, *, follow_links: bool) -> tuple[Rows, bool]
     if kind in ("csv", "tsv"):
         csv.field_size_limit(max_line)  # a field may hold line breaks, and a book
         return _csv(path, lines, "\t" if kind == "tsv" else ""), True
-    return _json(path, lines, max_line) if kind == "json" else _jsonl(path, lines), False
+    return _json(path, lines, max_line) if kind == "json" else _lines(lines), False
 
 
-def _jsonl(path: Path, lines: Lines) -> Rows:
-    for number, line in lines:
-        if line and not line.isspace():
-            try:
-                yield number, parse_object(line, path, number)
-            except DataError as error:
-                yield number, error
+def _lines(lines: Lines) -> Rows:
+    return ((number, line.encode()) for number, line in lines if line and not line.isspace())
 
 
 def _json(path: Path, lines: Lines, max_size: int) -> Rows:
@@ -160,16 +157,10 @@ def _json(path: Path, lines: Lines, max_size: int) -> Rows:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
         if not text.lstrip().startswith("["):
-            yield from _jsonl(path, enumerate(texts, 1))
-            return
+            return _lines(enumerate(texts, 1))
         number = getattr(error, "lineno", 1)
-        yield number, DataError(f"{path}:{number}: not JSON ({error}); is it cut?")
-        return
-    for number, row in enumerate(rows if isinstance(rows, list) else [rows], 1):
-        try:
-            yield number, check_object(row, path, number)
-        except DataError as error:
-            yield number, error
+        return [(number, DataError(f"{path}:{number}: not JSON ({error}); is it cut?"))]
+    return enumerate(rows if isinstance(rows, list) else [rows], 1)
 
 
 def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:

@@ -20,7 +20,16 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import QueryError
-from boolattn.query.tree import MAX_CLAUSES, Where, atoms, clauses, n_clauses
+from boolattn.query.tree import (
+    MAX_CLAUSES,
+    Atom,
+    Clause,
+    QueryTree,
+    Where,
+    atoms,
+    clauses,
+    n_clauses,
+)
 from boolattn.stores.values import (
     as_boolean,
     filter_hash,
@@ -35,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from boolattn.query.numbers import Range
-    from boolattn.query.tree import Atom, Clause, QueryTree
     from boolattn.stores.values import Metadata, Value
 
 RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}

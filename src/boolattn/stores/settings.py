@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError
-from boolattn.kinds.lexicon import load_kinds
+from boolattn.kinds.lexicon import Kinds, load_kinds
 from boolattn.settings import build, check_types
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from boolattn.kinds.lexicon import Kinds
 
 #: How neighbours are searched.
 EXACT, HNSW = VECTORS = ("exact", "hnsw")

@@ -18,7 +18,7 @@ from safetensors.numpy import save
 from boolattn.checksums import file_sum
 from boolattn.data.records import Document
 from boolattn.errors import IndexFolderError
-from boolattn.stores.local.manifest import PART, SEGMENTS, sync
+from boolattn.stores.local.manifest import PART, SEGMENTS, Manifest, sync
 from boolattn.stores.values import filter_hash, is_number, items, moment_of, value_hash
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.stores.base import Array, Keys
-    from boolattn.stores.local.manifest import Manifest
     from boolattn.stores.values import Value
     from boolattn.stores.writer import Batch
 

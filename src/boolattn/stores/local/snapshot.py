@@ -16,10 +16,10 @@ from boolattn.errors import IndexFolderError
 from boolattn.files import require
 from boolattn.query.parser import default_threads
 from boolattn.scoring.exact import Ranked, top_k
-from boolattn.stores.base import Reader, similarities
-from boolattn.stores.filters import RANGES, Field, Filter
-from boolattn.stores.local.manifest import GRAPH
-from boolattn.stores.local.segments import COMPARED, Rows
+from boolattn.stores.base import Array, Claims, Keys, Mask, Passages, Reader, similarities
+from boolattn.stores.filters import RANGES, Condition, Field, Filter
+from boolattn.stores.local.manifest import GRAPH, Manifest
+from boolattn.stores.local.segments import COMPARED, Rows, Segment
 from boolattn.stores.settings import HNSW
 from boolattn.stores.values import ValueCounts, filter_hash
 
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.data.records import Document
-    from boolattn.stores.base import Array, Claims, Keys, Mask, Passages
-    from boolattn.stores.filters import Condition
-    from boolattn.stores.local.manifest import Manifest
-    from boolattn.stores.local.segments import Segment
     from boolattn.stores.local.words import Words
 
     FaissIndex = Any

@@ -13,20 +13,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from boolattn.errors import BoolattnError, IndexFolderError
-from boolattn.stores.base import Store
+from boolattn.stores.base import Array, Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest, read_stamps
 from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
 from boolattn.stores.local.snapshot import Snapshot, faiss_module, write_graph
-from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
-from boolattn.stores.writer import Draft
+from boolattn.stores.settings import (
+    EXACT,
+    HNSW,
+    StoreSettings,
+    check_build,
+    check_ids,
+    no_documents,
+)
+from boolattn.stores.writer import Batch, Draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from boolattn.stores.base import Array
-    from boolattn.stores.settings import StoreSettings
-    from boolattn.stores.writer import Batch
 
 _PRECISIONS = ("float32", "float16", "int8")
 

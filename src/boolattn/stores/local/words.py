@@ -16,20 +16,17 @@ from tantivy import Occur, Query
 
 from boolattn.errors import IndexFolderError
 from boolattn.files import scratch_folder
-from boolattn.kinds.lexicon import is_tag
+from boolattn.kinds.lexicon import Kinds, is_tag
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import DELTA, analyzer, document_terms, indexed_text, spaced, terms_of
-from boolattn.stores.base import Claim
-from boolattn.stores.local.manifest import PART, WORDS
+from boolattn.stores.base import Claim, Claims, Keys, Mask
+from boolattn.stores.local.manifest import PART, WORDS, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from boolattn.data.records import Document
-    from boolattn.kinds.lexicon import Kinds
-    from boolattn.stores.base import Claims, Keys, Mask
-    from boolattn.stores.local.manifest import Manifest
 
 ANALYZER = "boolattn"
 #: Words of a document; kinds of the things it names; those that it only negates; its number.
@@ -103,7 +100,7 @@ class Words:
     def __init__(self, folder: Path, *, is_copied: bool = False) -> None:
         # tantivy writes a lock beside what it opens, and the index may be read-only. The lock may
         # appear while the links are removed, which is no failure.
-        with _blaming(folder), scratch_folder(is_brief=not is_copied) as links:
+        with _blaming(folder), scratch_folder() as links:
             for path in _index_files(folder):
                 (shutil.copyfile if is_copied else os.symlink)(path.resolve(), links / path.name)
             index = tantivy.Index.open(str(links))
