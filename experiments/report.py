@@ -72,7 +72,7 @@ def overview(paths: Iterable[Path]) -> str:
 
 
 def _overview(table: LineTable) -> str:
-    heads = " / ".join(map(table.split_label, table.splits))
+    heads = " / ".join(table.dataset.splits[split] for split in table.splits)
     columns = ["system", "operator labels", "seeds", *(f"{m}, {heads}" for m in SHOWN.values())]
     rows = []
     for line in table.lines:
@@ -90,7 +90,7 @@ def _section(table: LineTable, against: Sequence[str]) -> str:
     every = [r for line in table.lines for rows in line.rows.values() for r in rows.values()]
     sizes = {results.split: len(results.queries) for results in every}
     counts = ", ".join(
-        f"{sizes[split]:,} queries of {table.split_label(split)}" for split in table.splits
+        f"{sizes[split]:,} queries of {table.dataset.splits[split]}" for split in table.splits
     )
     n_documents = max(results.n_documents for results in every)
     blocks = [
@@ -102,7 +102,7 @@ def _section(table: LineTable, against: Sequence[str]) -> str:
     for line in table.lines:
         for split, compared in _compared(table, line, against).items():
             cells = [_difference(compared.get(metric)) for metric in TESTED]
-            rows.append([line.label, line.gate, table.split_label(split), *cells])
+            rows.append([line.label, line.gate, table.dataset.splits[split], *cells])
     if rows:
         other = "plain towers" if tuple(against) == BASELINE else ", ".join(against)
         heads = ["system", "operator labels", "queries", *SHOWN.values()]

@@ -16,7 +16,7 @@ from boolattn import BoolAttnConfig, attach, build_towers, save_towers
 from boolattn.cli import app
 from boolattn.data.beir import read_beir
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
-from boolattn.reproduction import execution, requests
+from boolattn.reproduction import execution
 from boolattn.reproduction.reproduce import make_request, targets
 from boolattn.reproduction.runs import Run
 
@@ -149,7 +149,7 @@ def refused(files, *arguments):
     return str(caught.value)
 
 
-def test_what_is_missing_is_found_before_the_first_run(files, monkeypatch):
+def test_what_is_missing_is_found_before_the_first_run(files):
     def error(*more, table="table4"):
         return refused(files, table, *run_options(files, *more))
 
@@ -168,9 +168,6 @@ def test_what_is_missing_is_found_before_the_first_run(files, monkeypatch):
     (files / "encoder/config.json").rename(files / "empty/config.json")
     assert "no file named model.safetensors" in error("--encoder", files / "empty")
     (files / "empty/config.json").rename(files / "encoder/config.json")
-    with monkeypatch.context() as patch:
-        patch.setattr(requests, "find_spec", lambda _name: None)
-        assert "plain-bm25 needs tantivy" in error()
 
 
 @pytest.mark.slow

@@ -70,7 +70,9 @@ def test_a_full_disk_leaves_the_last_good_one(path, monkeypatch):
 
 def test_another_model_is_refused(path):
     _write(path, 1)
-    with pytest.raises(ConfigError, match=r"another model: size mismatch for first.weight: .*\[2, 3\]"):
+    with pytest.raises(
+        ConfigError, match=r"another model: size mismatch for first.weight: .*\[2, 3\]"
+    ):
         _load(path, Shared(4))
     with pytest.raises(ConfigError, match=r"another model: Missing key.* \"0.weight\""):
         _load(path, nn.Sequential(nn.Linear(3, 2)))

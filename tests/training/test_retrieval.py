@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.boolattn import BoolAttn

@@ -23,6 +23,7 @@ from boolattn.evaluation.results import results_of
 from boolattn.files import atomic_file, require
 from boolattn.reproduction.requests import (
     data_fingerprint,
+    encoder_fingerprint,
     find_finished,
     open_corpus,
     open_data,
@@ -59,7 +60,7 @@ _BEGUN = "begun.json"
 def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun]]:
     """Return the files of the requested runs that are finished, and the runs that are not."""
     request.check_names()
-    for cache in (open_data, open_corpus):
+    for cache in (open_data, open_corpus, encoder_fingerprint):
         cache.cache_clear()  # files may have changed since
     finished, to_do = [], []
     for run in request.runs():

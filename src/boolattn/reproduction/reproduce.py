@@ -144,7 +144,7 @@ def _reported(target: Target, table: LineTable, line: Line, split: str) -> Repor
     # A metric of some queries, like "mrr@10 not", is not tested.
     compared = line.compare(base, split, [metric for metric in means if " " not in metric])
     names = [f"{tested.label} ({tested.gate})" for tested in (line, base) if tested]
-    queries = f"{table.dataset.label}, {table.split_label(split)}"
+    queries = f"{table.dataset.label}, {table.dataset.splits[split]}"
     seeds = ", ".join(map(str, line.rows[split]))
     return Reported(
         line.label,

@@ -128,19 +128,20 @@ def data_hashes(dataset: Dataset) -> dict[str, str]:
 def _check_same(path: Path, run: Mapping[str, Any]) -> None:
     try:
         saved = json.loads(path.read_text("utf-8"))
-        differences = [*_differences(run, {name: saved.get(name) for name in run})]
+        wrong = [*differences(run, {name: saved.get(name) for name in run})]
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
-    if differences:
+    if wrong:
         remedy = "resume with the same, or name another folder"
-        raise ConfigError(f"{path.parent} is a run with {differences[0]}; {remedy}")
+        raise ConfigError(f"{path.parent} is a run with {wrong[0]}; {remedy}")
 
 
-def _differences(here: Any, there: Any, name: str = "") -> Iterator[str]:  # noqa: ANN401
+def differences(here: Any, there: Any, name: str = "") -> Iterator[str]:  # noqa: ANN401
+    """Yield the settings that differ, with both values."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in sorted(here.keys() | there.keys()):
             path = f"{name}.{key}".strip(".")
-            yield from _differences(here.get(key), there.get(key), path)
+            yield from differences(here.get(key), there.get(key), path)
     elif here != there:
         yield f"{name} = {there!r}, not {here!r}"
 
