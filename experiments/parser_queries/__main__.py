@@ -22,7 +22,6 @@ from boolattn.data.labelled_queries import label_template, write_labelled_querie
 from boolattn.data.sentences import Mixture, generate
 from boolattn.errors import BoolattnError
 from experiments.parser_queries.generator import generate_queries
-from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import (
     Natural,
     as_natural,
@@ -45,7 +44,7 @@ from experiments.parser_queries.titles import (
     sentence_texts,
     title_queries,
 )
-from experiments.parser_queries.wordings import filled_line, table
+from experiments.parser_queries.wordings import BANNED, filled_line, table
 from experiments.parsing.validation import benchmark_queries, validation_queries
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from boolattn.data.labelled_queries import LabelledQuery, form_tree, label_tree
 from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.tree import Operator
 from experiments.parser_queries.contents import Content, contents, taxa_content
-from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.wordings import (
+    BANNED,
     Form,
     Parts,
     Wording,

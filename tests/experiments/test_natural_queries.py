@@ -8,13 +8,13 @@ import pytest
 
 from boolattn.data.labelled_queries import parse_labelled
 from boolattn.errors import DataError
-from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import (
     fill_natural,
     natural_queries,
     parse_natural,
     short_queries,
 )
+from experiments.parser_queries.wordings import BANNED
 from experiments.parsing.test_sets import unseen_queries
 from tests.parses import form, negated, positive
 
