@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from boolattn.reproduction.runs import Line, LineTable
 
 BASELINE = ("plain", "plain_text")
-#: Metrics that are compared.
-TESTED = ("r_precision", "leak", "recall@100")
-#: Metrics of the overview, and their names in tables.
+#: Metrics of the overview, which are compared, and their names in tables.
 SHOWN: Mapping[str, str] = {
     "r_precision": "R-precision",
     "leak": "leak",
@@ -101,7 +99,7 @@ def _section(table: LineTable, against: Sequence[str]) -> str:
     rows = []
     for line in table.lines:
         for split, compared in _compared(table, line, against).items():
-            cells = [_difference(compared.get(metric)) for metric in TESTED]
+            cells = [_difference(compared.get(metric)) for metric in SHOWN]
             rows.append([line.label, line.gate, table.dataset.splits[split], *cells])
     if rows:
         other = "plain towers" if tuple(against) == BASELINE else ", ".join(against)
@@ -120,7 +118,7 @@ def _compared(
     spec, base = registry().systems.get(line.system), table.find(*against)
     if spec and spec.kind != "trained":
         return {}
-    compared = {split: line.compare(base, split, TESTED) for split in table.splits}
+    compared = {split: line.compare(base, split, [*SHOWN]) for split in table.splits}
     return {split: values for split, values in compared.items() if values}
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import form_tree, label_tree
 from boolattn.query.parsed_query import ParserOutput
 from boolattn.query.plan import Plan
 from boolattn.query.structure import in_words
 from boolattn.query.tree import Operator
+from experiments.labels import form_tree, label_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,19 +14,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import (
-    LABEL,
-    LabelledQuery,
-    form_tree,
-    label_tree,
-    parse_labelled,
-)
 from boolattn.errors import DataError
 from boolattn.query.tree import Operator
+from experiments.labels import LABEL, form_tree, label_tree, parse_labelled
 from experiments.parser_queries.wordings import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from boolattn.data.labelled_queries import LabelledQuery
 
 _FORM = re.compile(r"(and|or|-):([1-6]):([0-5])")
 _FUNCTION_WORDS = frozenset(table("frames")["function_words"].split())

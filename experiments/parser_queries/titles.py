@@ -11,13 +11,13 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import LabelledQuery, form_tree, label_tree, parse_labelled
+from boolattn.data.labelled_queries import LabelledQuery
 from boolattn.jsonl import read_jsonl
 from boolattn.query.tree import Operator
+from experiments.labels import form_tree, label_tree, parse_labelled
 from experiments.parser_queries.structures import plain_query
 from experiments.parser_queries.wordings import BANNED, table
-from experiments.parsing.test_sets import cue_word_names
-from experiments.parsing.validation import validation_queries
+from experiments.parsing.queries import cue_word_names, validation_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
