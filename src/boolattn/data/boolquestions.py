@@ -83,11 +83,11 @@ def read_questions(
         excluded = _passage_ids(row["negative_ctxs"], where)
         if known is not None and (unknown := sorted((gold | excluded) - known)):
             raise DataError(f"{where}: the passage {unknown[0]!r} is not in the corpus")
+        kind = row["question_type"]
         try:
-            operator = Operator(row["question_type"].lower())
+            operator = Operator(kind.lower())
         except ValueError as error:
-            kind, known = row["question_type"], ", ".join(Operator)
-            message = f"{where}: unknown question_type {kind!r}; known: {known}"
+            message = f"{where}: unknown question_type {kind!r}; known: {', '.join(Operator)}"
             raise DataError(message) from error
         yield Query(
             id=qid,

@@ -260,8 +260,8 @@ def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
 
 def _difference(saved: Mapping[str, Mapping[str, object]], run: PlannedRun) -> str:
     """Name a setting that differs and matters to the system; empty where none does."""
-    ignored = _IRRELEVANT if run.preset.model.use_plugin else _IRRELEVANT + _PLUGIN_ONLY
-    ignored += () if run.system.pretrain else ("pretrain.",)
+    ignored: tuple[str, ...] = () if run.system.pretrain else ("pretrain.",)
+    ignored += _IRRELEVANT if run.preset.model.use_plugin else _IRRELEVANT + _PLUGIN_ONLY
     here = {name: values for name, values in run.preset.to_dict().items() if name != "name"}
     there = {name: {key: saved.get(name, {}).get(key) for key in here[name]} for name in here}
     return next((d for d in differences(here, there) if not d.startswith(ignored)), "")
