@@ -112,7 +112,7 @@ class DocumentEncoder:
         lengths = np.array([len(text) for text in ids], dtype=np.int64)
         batches = []
         for chosen in group(lengths, self.n_tokens):
-            unpadded = [torch.tensor(ids[index], dtype=torch.int64) for index in chosen]
+            unpadded = [torch.from_numpy(np.array(ids[index], np.int64)) for index in chosen]
             padded = pad_sequence(unpadded, batch_first=True, padding_value=self._pad_id)
             tensors = {"input_ids": padded}
             if lengths[chosen].min() < padded.shape[1]:

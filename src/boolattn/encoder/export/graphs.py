@@ -125,8 +125,7 @@ def quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(before)
@@ -134,10 +133,8 @@ def quiet() -> Iterator[None]:
 
 def write_graph(graph: TowerGraph, path: Path) -> None:
     """Trace a tower and write it in float32."""
-    device = next(graph.parameters()).device
-    names = graph.input_names
-    example = tuple(torch.ones(2, 8, dtype=torch.int64, device=device) for _ in names)
-    trace(graph, example, (0, 1), path)
+    ids = torch.ones(2, 8, dtype=torch.int64, device=next(graph.parameters()).device)
+    trace(graph, (ids, ids.clone()), (0, 1), path)
 
 
 def trace(graph: Any, example: tuple[Tensor, ...], axes: tuple[int, ...], path: Path) -> None:  # noqa: ANN401 - a module with names of inputs and outputs
