@@ -9,7 +9,7 @@ import numpy as np
 from boolattn.errors import ConfigError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.reproduction.runs import Run, all_runs, load_tables, mean_and_deviation, registry
+from boolattn.reproduction.runs import Run, all_runs, make_tables, mean_and_deviation, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,8 +48,8 @@ over all layers and attention heads, with oracle operator labels."""
 
 def report(folder: Path, out: Path, against: Sequence[str] = BASELINE) -> Path:
     """Write ``tables.md`` of finished runs."""
-    paths = all_runs(folder)
-    tables, runs = load_tables(paths), [Run.load(path) for path in paths]
+    runs = [Run.load(path) for path in all_runs(folder)]
+    tables = make_tables(runs)
     is_named = len(against) == 2 and any(table.find(*against) for table in tables)
     if not is_named and tuple(against) != BASELINE:
         raise ConfigError(f"no finished run of {','.join(against)!r}: name SYSTEM,QUERY_MODE")
@@ -65,7 +65,7 @@ def overview(paths: Iterable[Path]) -> str:
     """Lay out the main results of some runs."""
     return "\n\n".join(
         f"**{table.dataset.name}, {table.encoder}**\n\n{_overview(table)}"
-        for table in load_tables(paths)
+        for table in make_tables(map(Run.load, paths))
     )
 
 

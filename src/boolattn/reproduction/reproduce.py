@@ -15,7 +15,7 @@ from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file, package_table
 from boolattn.reproduction.requests import RunRequest
-from boolattn.reproduction.runs import RunKey, load_tables, registry
+from boolattn.reproduction.runs import Run, RunKey, make_tables, registry
 from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def reproduce(
     if not finished:
         key = f"{request.datasets[0]}/{request.encoders[0]}"
         raise MissingDataError(f"{stored or paths.runs} has no run of {name} in {key}")
-    [table] = load_tables(finished)
+    [table] = make_tables(map(Run.load, finished))
     text = _write_target(targets()[name], table, out, progress)
     keys, missing = set(map(RunKey.of, finished)), dict[str, list[str]]()
     for run in runs:

@@ -231,13 +231,13 @@ class LineTable:
         return None
 
 
-def load_tables(files: Iterable[Path]) -> list[LineTable]:
-    """Read files of finished runs, in the order of the lines.
+def make_tables(runs: Iterable[Run]) -> list[LineTable]:
+    """Lay out finished runs, in the order of the lines.
 
     Systems without an encoder come first in the table of every encoder of the data set.
     """
     lines: dict[tuple[str, str], dict[tuple[str, str, str], Line]] = {}
-    for run in map(Run.load, files):
+    for run in runs:
         table = lines.setdefault((run.key.dataset, run.key.encoder), {})
         for results in run.results:
             names = (run.key.system, results.details["query_mode"], results.gate)
@@ -268,7 +268,7 @@ def all_runs(folder: Path) -> list[Path]:
     return files
 
 
-def mean_and_deviation(means: Sequence[float], digits: int = 3) -> str:
+def mean_and_deviation(means: Sequence[float]) -> str:
     """Write a mean over seeds, with its standard deviation where there are several.
 
     >>> mean_and_deviation([0.5, 0.52]), mean_and_deviation([0.5]), mean_and_deviation([])
@@ -276,8 +276,8 @@ def mean_and_deviation(means: Sequence[float], digits: int = 3) -> str:
     """
     if not means:
         return "–"
-    text = short(float(np.mean(means)), digits)
-    return f"{text} ±{short(float(np.std(means, ddof=1)), digits)}" if len(means) > 1 else text
+    text = short(float(np.mean(means)))
+    return f"{text} ±{short(float(np.std(means, ddof=1)))}" if len(means) > 1 else text
 
 
 def parse_seeds(text: str) -> list[int]:
