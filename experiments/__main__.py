@@ -1,15 +1,15 @@
 """Train and measure many systems, on a machine that has only torch and transformers.
 
 python -m experiments run --systems plain,corrected-lexicon --on taxa \
-        --data FOLDER --out results --workers 8 --time-limit 540
+        --data FOLDER --out results
+
+The same command may run several times at once: each takes the next run that no other has begun.
 """
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from boolattn.reproduction.requests import RunRequest
-
-# The time limit includes the import of torch.
-_STARTED = time.monotonic()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,13 +55,11 @@ def app() -> None:
 @option("--encoder", multiple=True, metavar="NAME=FOLDER")
 @option("--out", type=Path, required=True, help="folder of finished runs: small")
 @option("--work", type=Path, help="folder of large files that can be made again")
-@option("--workers", default=1, help="processes")
-@option("--threads", default=2, help="of each worker")
-@option("--time-limit", default=0.0, metavar="SECONDS")
+@option("--threads", default=2, help="CPU threads")
 @option("--keep", is_flag=True, help="keep trained models")
 @click.pass_obj
 def run(words: list[str], /, **options: Any) -> str:
-    """Train and measure systems, many at once."""
+    """Train and measure systems; a command that was stopped goes on."""
     import torch
 
     from boolattn.reproduction.execution import run_all
@@ -76,24 +71,7 @@ def run(words: list[str], /, **options: Any) -> str:
     command = _command_line(words)
     paths = Paths(runs=out / "runs", work=work, keep_models=options["keep"], command=command)
     torch.set_num_threads(options["threads"])
-    if options["time_limit"]:
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        seconds = options["time_limit"] - (time.monotonic() - _STARTED)
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1))
-    # Each takes the next run that no other has begun.
-    start = [sys.executable, "-m", "experiments", *words, "--workers", "1"]
-    workers = [
-        subprocess.Popen(start, stdout=subprocess.DEVNULL) for _ in range(options["workers"] - 1)
-    ]
-    try:
-        run_all(request, paths, _progress)
-        for worker in workers:
-            worker.wait()
-    except KeyboardInterrupt:
-        _progress("stopped; the same command goes on")
-    finally:
-        for worker in workers:
-            worker.terminate()
+    run_all(request, paths, partial(click.echo, err=True))
     folders = (paths.runs, *request.done)
     files = [folder / run.key.path for run in request.runs() for folder in folders]
     return overview([path for path in files if path.is_file()])
@@ -179,10 +157,6 @@ def parse_pairs(texts: Sequence[str], names: Sequence[str]) -> Mapping[str, str]
             raise ConfigError(f"{text!r} names no owner; write NAME={text}")
         pairs[name if equals else names[0]] = value if equals else text
     return pairs
-
-
-def _progress(line: str) -> None:
-    click.echo(line, err=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import numpy as np
 from boolattn.errors import ConfigError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.reproduction.runs import Run, all_runs, load_tables, mean_and_deviation, registry
+from boolattn.reproduction.runs import Run, all_runs, make_tables, mean_and_deviation, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from boolattn.reproduction.runs import Line, LineTable
 
 BASELINE = ("plain", "plain_text")
-#: Metrics that are compared.
-TESTED = ("r_precision", "leak", "recall@100")
-#: Metrics of the overview, and their names in tables.
+#: Metrics of the overview, which are compared, and their names in tables.
 SHOWN: Mapping[str, str] = {
     "r_precision": "R-precision",
     "leak": "leak",
@@ -50,8 +48,8 @@ over all layers and attention heads, with oracle operator labels."""
 
 def report(folder: Path, out: Path, against: Sequence[str] = BASELINE) -> Path:
     """Write ``tables.md`` of finished runs."""
-    paths = all_runs(folder)
-    tables, runs = load_tables(paths), [Run.load(path) for path in paths]
+    runs = [Run.load(path) for path in all_runs(folder)]
+    tables = make_tables(runs)
     is_named = len(against) == 2 and any(table.find(*against) for table in tables)
     if not is_named and tuple(against) != BASELINE:
         raise ConfigError(f"no finished run of {','.join(against)!r}: name SYSTEM,QUERY_MODE")
@@ -67,12 +65,12 @@ def overview(paths: Iterable[Path]) -> str:
     """Lay out the main results of some runs."""
     return "\n\n".join(
         f"**{table.dataset.name}, {table.encoder}**\n\n{_overview(table)}"
-        for table in load_tables(paths)
+        for table in make_tables(map(Run.load, paths))
     )
 
 
 def _overview(table: LineTable) -> str:
-    heads = " / ".join(map(table.split_label, table.splits))
+    heads = " / ".join(table.dataset.splits[split] for split in table.splits)
     columns = ["system", "operator labels", "seeds", *(f"{m}, {heads}" for m in SHOWN.values())]
     rows = []
     for line in table.lines:
@@ -90,7 +88,7 @@ def _section(table: LineTable, against: Sequence[str]) -> str:
     every = [r for line in table.lines for rows in line.rows.values() for r in rows.values()]
     sizes = {results.split: len(results.queries) for results in every}
     counts = ", ".join(
-        f"{sizes[split]:,} queries of {table.split_label(split)}" for split in table.splits
+        f"{sizes[split]:,} queries of {table.dataset.splits[split]}" for split in table.splits
     )
     n_documents = max(results.n_documents for results in every)
     blocks = [
@@ -101,8 +99,8 @@ def _section(table: LineTable, against: Sequence[str]) -> str:
     rows = []
     for line in table.lines:
         for split, compared in _compared(table, line, against).items():
-            cells = [_difference(compared.get(metric)) for metric in TESTED]
-            rows.append([line.label, line.gate, table.split_label(split), *cells])
+            cells = [_difference(compared.get(metric)) for metric in SHOWN]
+            rows.append([line.label, line.gate, table.dataset.splits[split], *cells])
     if rows:
         other = "plain towers" if tuple(against) == BASELINE else ", ".join(against)
         heads = ["system", "operator labels", "queries", *SHOWN.values()]
@@ -120,7 +118,7 @@ def _compared(
     spec, base = registry().systems.get(line.system), table.find(*against)
     if spec and spec.kind != "trained":
         return {}
-    compared = {split: line.compare(base, split, TESTED) for split in table.splits}
+    compared = {split: line.compare(base, split, [*SHOWN]) for split in table.splits}
     return {split: values for split, values in compared.items() if values}
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import form_tree, label_tree
 from boolattn.query.parsed_query import ParserOutput
 from boolattn.query.plan import Plan
 from boolattn.query.tree import Operator, in_words
+from experiments.labels import form_tree, label_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

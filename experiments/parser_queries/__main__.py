@@ -18,11 +18,11 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import label_template, write_labelled_queries
+from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.data.sentences import Mixture, generate
 from boolattn.errors import BoolattnError
+from experiments.labels import label_template
 from experiments.parser_queries.generator import generate_queries
-from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import (
     Natural,
     as_natural,
@@ -45,8 +45,8 @@ from experiments.parser_queries.titles import (
     sentence_texts,
     title_queries,
 )
-from experiments.parser_queries.wordings import filled_line, table
-from experiments.parsing.validation import benchmark_queries, validation_queries
+from experiments.parser_queries.wordings import BANNED, filled_line, table
+from experiments.parsing.queries import benchmark_queries, validation_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,12 +11,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from benchmark_data.taxa.phrases import Builder, fill, slots_of
-from boolattn.data.labelled_queries import LabelledQuery, form_tree, label_tree
+from boolattn.data.labelled_queries import LabelledQuery
 from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.tree import Operator
+from experiments.labels import form_tree, label_tree
 from experiments.parser_queries.contents import Content, contents, taxa_content
-from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.wordings import (
+    BANNED,
     Form,
     Parts,
     Wording,

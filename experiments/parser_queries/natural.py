@@ -14,33 +14,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import (
-    LABEL,
-    LabelledQuery,
-    form_tree,
-    label_tree,
-    parse_labelled,
-)
 from boolattn.errors import DataError
 from boolattn.query.tree import Operator
+from experiments.labels import LABEL, form_tree, label_tree, parse_labelled
+from experiments.parser_queries.wordings import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from boolattn.data.labelled_queries import LabelledQuery
+
 _FORM = re.compile(r"(and|or|-):([1-6]):([0-5])")
-#: Function words: a span is replaced only by one that begins with the same of them.
-_FUNCTION_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        a about above across after against all along an and any are around as at because before
-        below between by can costing do does during each every featuring for found from has have
-        having in into is its less live made more near no of off on or out over per published set
-        since some that the their there they to under until up using via was were when where which
-        while who whose with within without written
-        """,
-    )
-)
+_FUNCTION_WORDS = frozenset(table("frames")["function_words"].split())
 #: How often a span is replaced, and how often from the same domain.
 _REPLACED, _SAME_DOMAIN = 0.75, 0.5
 #: How often a frame comes from a benchmark, and an operand has a cue word inside.
@@ -48,29 +33,6 @@ _FRAMES, _WITH_CUE = 0.6, 0.15
 _PLAIN = "-:1:0"
 #: One query in ten is held out.
 _HELD_OUT = 10
-#: Frames of short queries. "A and B" alone is ambiguous, so it is not among them.
-_SHORT = (
-    "-:1:0\t<0|A>",
-    "-:1:0\tthe <0|A>",
-    "or:2:0\t<0|A> or <1|B>",
-    "or:2:0\teither <0|A> or <1|B>",
-    "or:3:0\t<0|A>, <1|B> or <2|C>",
-    "or:3:0\t<0|A> or <1|B> or <2|C>",
-    "and:2:0\tboth <0|A> and <1|B>",
-    "and:2:0\t<0|A> that are also <1|B>",
-    "and:2:0\t<0|A> which are <1|B> as well",
-    "-:1:1\t<0|A> but not <1|B>",
-    "-:1:1\t<0|A> but no <1|B>",
-    "-:1:1\t<0|A>, not <1|B>",
-    "-:1:1\t<0|A> except <1|B>",
-    "-:1:1\t<0|A> excluding <1|B>",
-    "-:1:1\t<0|A> other than <1|B>",
-    "-:1:1\t<0|A> without <1|B>",
-    "-:1:1\t<0|A> that are not <1|B>",
-    "-:1:2\t<0|A> but neither <1|B> nor <2|C>",
-    "and:2:1\t<0|A> that are also <1|B> but not <2|C>",
-    "or:2:1\t<0|A> or <1|B> but not <2|C>",
-)
 _FEW_WORDS = 2
 
 
@@ -143,10 +105,10 @@ def fill_natural(n: int, seed: int) -> Iterator[LabelledQuery]:
 
 def short_queries(n: int, seed: int) -> Iterator[LabelledQuery]:
     """Yield queries of a few words, from short frames and operands of one or two words."""
-    phrases = bare_phrases(_FEW_WORDS)
+    phrases, frames = bare_phrases(_FEW_WORDS), table("frames")["short"].strip().split("\n")
     rng = random.Random(f"short {seed}")
     for _ in range(n):
-        form, _, frame = rng.choice(_SHORT).partition("\t")
+        form, _, frame = rng.choice(frames).partition("\t")
         for letter, text in zip("ABC", rng.sample(phrases, 3), strict=True):
             frame = frame.replace(f"|{letter}>", f"|{text}>")
         yield Natural(form, "short", frame).labelled()

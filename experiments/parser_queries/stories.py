@@ -9,14 +9,16 @@ import random
 import re
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import LabelledQuery, label_tree
 from boolattn.query.syntax import parse
+from experiments.labels import label_tree
 from experiments.parser_queries.generator import QueryWriter
 from experiments.parser_queries.structures import plain_query
 from experiments.parser_queries.wordings import fill_line, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from boolattn.data.labelled_queries import LabelledQuery
 
 #: Parts with the positive operands: their tree, how many they are, and their weight.
 _ASKS = {

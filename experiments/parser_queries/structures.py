@@ -11,10 +11,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import LabelledQuery, label_tree
+from boolattn.data.labelled_queries import LabelledQuery
 from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.syntax import parse
 from boolattn.query.tree import atoms
+from experiments.labels import label_tree
 from experiments.parser_queries.generator import QueryWriter
 from experiments.parser_queries.natural import bare_phrases
 from experiments.parser_queries.wordings import fill_line, filled_line, lines, requests, table

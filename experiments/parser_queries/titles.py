@@ -11,14 +11,13 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import LabelledQuery, form_tree, label_tree, parse_labelled
+from boolattn.data.labelled_queries import LabelledQuery
 from boolattn.jsonl import read_jsonl
 from boolattn.query.tree import Operator
-from experiments.parser_queries.held_out import BANNED
+from experiments.labels import form_tree, label_tree, parse_labelled
 from experiments.parser_queries.structures import plain_query
-from experiments.parser_queries.wordings import table
-from experiments.parsing.test_sets import cue_word_names
-from experiments.parsing.validation import validation_queries
+from experiments.parser_queries.wordings import BANNED, table
+from experiments.parsing.queries import cue_word_names, validation_queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,22 +32,6 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 #: Sentences are drawn from one document in so many.
 _SENTENCES = 8
 _MIN_WORDS, _MAX_WORDS, _MAX_TITLE = 4, 30, 12
-#: Frames of queries about names, by structure: numbers of positive and negated operands, joiner.
-_FRAMES = (
-    (2, 0, "or", "<0|A> or <1|B>"),
-    (2, 0, "or", "either <0|A> or <1|B>"),
-    (2, 0, "or", "who wrote <0|A> or <1|B>?"),
-    (2, 0, "or", "<01|films like> <0|A> or <1|B>"),
-    (2, 0, "or", "<01|reviews of> <0|A> or of <1|B>"),
-    (3, 0, "or", "<0|A>, <1|B> or <2|C>"),
-    (2, 0, "and", "<01|articles that mention> both <0|A> and <1|B>"),
-    (2, 0, "and", "<01|lists with> <0|A> as well as <1|B>"),
-    (1, 1, "and", "<01|something like> <0|A> but not <1|B>"),
-    (1, 1, "and", "<0|stories similar to A>, except <1|B>"),
-    (1, 1, "and", "<0|everything about A> excluding <1|B>"),
-    (1, 2, "and", "<012|works similar to> <0|A>, but neither <1|B> nor <2|C>"),
-    (2, 1, "or", "<0|A> or <1|B>, but not <2|C>"),
-)
 
 
 def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str], list[str]]:
@@ -101,13 +84,14 @@ def queries_about_titles(titles: Sequence[str], n: int, seed: int) -> Iterator[L
     rng = random.Random(f"about titles {seed}")
     short = [title for title in titles if len(title.split()) <= _MAX_TITLE // 2]
     with_cue = [title for title in short if _CUE.search(title)] or short
-    n_written = 0
+    frames, n_written = table("frames")["titles"].strip().split("\n"), 0
     while n_written < n:
-        n_positive, n_negated, joiner, frame = rng.choice(_FRAMES)
+        form, _, frame = rng.choice(frames).partition("\t")
+        joiner, n_positive, n_negated = form.split(":")
         drawn = {c: rng.choice(with_cue if rng.random() < 0.5 else short) for c in "ABC"}
         frame = _LETTER.sub(lambda match: drawn[match[0]], frame)  # noqa: B023 - called at once
         text, operands = parse_labelled(frame)
-        tree = form_tree(n_positive, n_negated, Operator(joiner))
+        tree = form_tree(int(n_positive), int(n_negated), Operator(joiner))
         if labelled := label_tree(text, tree, operands):
             n_written += 1
             yield LabelledQuery(_typed(text, rng), labelled.parsed)

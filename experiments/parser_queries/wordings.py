@@ -101,6 +101,14 @@ def table(name: str) -> dict[str, Any]:
     return tomllib.loads(source.read_text(encoding="utf-8"))
 
 
+#: The words of the taxa benchmark's held-out wordings, that no training text may hold.
+BANNED = re.compile(
+    rf"(?<![\w-])(?:{'|'.join(table('frames')['held_out'].split()).replace('_', ' ')})(?![\w-])"
+    r"|/|\.\.\.",
+    re.IGNORECASE,
+)
+
+
 @cache
 def lines(*path: str) -> tuple[str, ...]:
     """Return the wordings of a part of structures.toml, one a line."""

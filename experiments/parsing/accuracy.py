@@ -13,8 +13,12 @@ from boolattn.query.parser import load_parser
 from boolattn.query.reading import QueryReader
 from boolattn.query.structure import operand_signs
 from boolattn.query.tree import Atom
-from experiments.parsing.test_sets import cue_word_names, unseen_queries
-from experiments.parsing.validation import benchmark_queries, validation_queries
+from experiments.parsing.queries import (
+    benchmark_queries,
+    cue_word_names,
+    unseen_queries,
+    validation_queries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

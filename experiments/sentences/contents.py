@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from benchmark_data.taxa.phrases import families_of, slots_of
 from benchmark_data.taxa.places import places
@@ -22,21 +22,6 @@ if TYPE_CHECKING:
 
 _TABLE = ("experiments.sentences", "contents.toml")
 _PLANTS = ("aceae", "ales", "opsida")
-
-
-class SentenceContent(Protocol):
-    """The operands of a sentence."""
-
-    def slots(
-        self, speaker: Speaker, rng: random.Random, varied: VariedWordings | None = None
-    ) -> dict[str, str]:
-        """Return the words of each slot; with varied wordings in more ways."""
-
-    def skeletons(self, template: str, *, unseen: bool) -> Sequence[tuple[str, bool]]:
-        """Return the frozen skeletons that fit, and whether each takes a request."""
-
-    def fits(self, skeleton: Skeleton) -> bool:
-        """Say whether a skeleton of varied.toml fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +93,10 @@ class Category:
     def fits(self, skeleton: Skeleton) -> bool:
         """Say whether it mentions neither places nor species."""
         return skeleton.shape in ("any", "phrases") and "species" not in skeleton.text
+
+
+#: The operands of a sentence.
+SentenceContent: TypeAlias = Taxa | Category
 
 
 @lru_cache(maxsize=64)

@@ -169,17 +169,6 @@ def test_rounded_weights_are_close_and_serve_torch_too(saved, tmp_path, monkeypa
     assert 0 < n_rounded < 10
 
 
-def test_token_types_are_inputs_if_tokenizer_and_family_have_them(tiny_encoder, tokenizer):
-    for family, has_types, expected in (("bert", True, 3), ("bert", False, 2), ("mpnet", True, 2)):
-        names = ["input_ids", "attention_mask", *["token_type_ids"] * has_types]
-        model = build_towers(tiny_encoder(family), tokenizer=tokenizer)
-        model.tokenizer.model_input_names = names
-        tower = TowerGraph(model, "query").eval()
-        assert len(tower.input_names) == expected
-        batch = [torch.ones(2, 5, dtype=torch.int64)] * expected
-        assert tower(*batch).shape == (2, 32)
-
-
 def test_a_constant_size_is_rejected_and_nothing_is_left(saved, tmp_path, monkeypatch):
     def fixed(_tower, _example, path, **_options):
         path.write_bytes(b"")

@@ -11,7 +11,7 @@ from boolattn.query.tokens import find_cues
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.natural import natural_queries
 from experiments.parser_queries.wordings import table
-from experiments.parsing.test_sets import cue_word_names
+from experiments.parsing.queries import cue_word_names
 from tests.parses import positive
 
 CUES = re.compile(r"\b(and|or|not|no|non|never|nor|without|but|also|both|\w+n't)\b", re.IGNORECASE)

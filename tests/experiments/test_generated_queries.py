@@ -13,9 +13,8 @@ from boolattn.query.parsed_query import words
 from boolattn.query.tokens import find_cues
 from experiments.parser_queries.contents import contents, taxa_content
 from experiments.parser_queries.generator import FORMS, QueryWriter, generate_queries
-from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.structures import everyday_queries, structured_query
-from experiments.parser_queries.wordings import parse_pattern, requests, table
+from experiments.parser_queries.wordings import BANNED, parse_pattern, requests, table
 from tests.lazy import Lazy
 from tests.parses import form, negated, positive
 

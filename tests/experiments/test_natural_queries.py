@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from boolattn.data.labelled_queries import parse_labelled
 from boolattn.errors import DataError
-from experiments.parser_queries.held_out import BANNED
+from experiments.labels import parse_labelled
 from experiments.parser_queries.natural import (
     fill_natural,
     natural_queries,
     parse_natural,
     short_queries,
 )
-from experiments.parsing.test_sets import unseen_queries
+from experiments.parser_queries.wordings import BANNED
+from experiments.parsing.queries import unseen_queries
 from tests.parses import form, negated, positive
 
 TRAIN, HELD_OUT = natural_queries(), natural_queries(held_out=True)

@@ -10,7 +10,7 @@ from boolattn.evaluation.parsing import has_same_operands, word_f1
 from boolattn.evaluation.tables import short
 from boolattn.query.tree import And, Atom, Not, Or
 from experiments.parsing.accuracy import measure
-from experiments.parsing.test_sets import cue_word_names, unseen_queries
+from experiments.parsing.queries import cue_word_names, unseen_queries
 
 
 def cells(table, name):

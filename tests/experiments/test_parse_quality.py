@@ -8,7 +8,7 @@ import pytest
 
 from experiments.__main__ import main
 from experiments.parsing import accuracy as parse_accuracy
-from experiments.parsing.test_sets import cue_word_names, unseen_queries
+from experiments.parsing.queries import cue_word_names, unseen_queries
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 from boolattn.data.labelled_queries import read_labelled_queries
 from experiments.parser_queries.__main__ import main
 from experiments.parser_queries.generator import generate_queries
-from experiments.parser_queries.held_out import BANNED
 from experiments.parser_queries.natural import fill_natural, short_queries
 from experiments.parser_queries.stories import letter_queries
 from experiments.parser_queries.structures import everyday_queries
+from experiments.parser_queries.wordings import BANNED
 
 SAMPLE = Path(__file__).parents[1] / "data" / "samples" / "quest-intro"
 SIZES = {"generated": 200, "sentences": 100, "natural": 30, "short": 20, "nested": 120}

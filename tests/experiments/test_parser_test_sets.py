@@ -10,7 +10,7 @@ from pathlib import Path
 
 import experiments
 from boolattn.query.parsed_query import words
-from experiments.parsing.test_sets import unseen_queries
+from experiments.parsing.queries import unseen_queries
 from tests.parses import form, negated, positive
 
 #: A test set that is changed after a look at results tests nothing: a new sum needs a new set.
@@ -53,8 +53,8 @@ def test_only_evaluation_uses_them():
         path.relative_to(root).as_posix()
         for part in ("src", "experiments")
         for path in (root / part).rglob("*.py")
-        if re.search(r"test_sets|unseen_wordings\.txt", path.read_text("utf-8"))
+        if re.search(r"unseen_queries|cue_word_names|unseen_wordings\.txt", path.read_text("utf-8"))
     }
     # titles.py reads the names only to leave them out.
-    own = {"parser_queries/titles.py", "parsing/accuracy.py", "parsing/test_sets.py"}
+    own = {"parser_queries/titles.py", "parsing/accuracy.py", "parsing/queries.py"}
     assert users == {f"experiments/{name}" for name in own}

@@ -9,8 +9,7 @@ from experiments.__main__ import main
 from experiments.parser_queries.natural import natural_queries
 from experiments.parser_queries.wordings import table
 from experiments.parsing.accuracy import ERRORS, error_kind
-from experiments.parsing.test_sets import cue_word_names, unseen_queries
-from experiments.parsing.validation import validation_queries
+from experiments.parsing.queries import cue_word_names, unseen_queries, validation_queries
 
 
 def test_no_query_is_a_test_query_or_a_written_training_query():

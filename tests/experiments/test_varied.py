@@ -13,7 +13,7 @@ from boolattn.data.sentences import Mixture, generate, generate_triplets
 from boolattn.errors import ConfigError
 from boolattn.files import package_table
 from boolattn.query.structure import TEMPLATES, template_operators
-from experiments.parser_queries.held_out import BANNED
+from experiments.parser_queries.wordings import BANNED
 from experiments.sentences.contents import domains
 from experiments.sentences.varied import TABLE, varied_words
 from tests.lazy import Lazy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from boolattn.data.labelled_queries import label_tree
 from boolattn.query.syntax import parse
+from experiments.labels import label_tree
 
 TEXT = "a b c d e"
 SPANS = [((at, at + 1),) for at in range(0, 9, 2)]

@@ -172,24 +172,20 @@ def _read_qrels(path: Path, queries: Collection[str], known: frozenset[str]) -> 
         if not line or (number == 1 and line.startswith("query-id")):
             continue
         where = f"{path}:{number}"
-        qid, document, score = _judgement(line, where)
+        try:
+            qid, document, score = line.split("\t")
+            is_relevant = float(score) > 0
+        except ValueError as error:
+            raise DataError(
+                f"{where}: not query-id, corpus-id and score, separated by tabs; is it truncated?"
+            ) from error
         if qid not in queries:
             raise DataError(f"{where}: the query {qid!r} is not in queries.jsonl")
         if document not in known:
             raise DataError(f"{where}: the document {document!r} is not in the corpus")
-        if score > 0:
+        if is_relevant:
             judged.setdefault(qid, set()).add(document)
     return judged
-
-
-def _judgement(line: str, where: str) -> tuple[str, str, float]:
-    try:
-        qid, document, score = line.split("\t")
-        return qid, document, float(score)
-    except ValueError as error:
-        raise DataError(
-            f"{where}: not query-id, corpus-id and score, separated by tabs; is it truncated?"
-        ) from error
 
 
 def read_pairs(path: Path) -> Dataset:

@@ -83,11 +83,17 @@ def read_questions(
         excluded = _passage_ids(row["negative_ctxs"], where)
         if known is not None and (unknown := sorted((gold | excluded) - known)):
             raise DataError(f"{where}: the passage {unknown[0]!r} is not in the corpus")
+        kind = row["question_type"]
+        try:
+            operator = Operator(kind.lower())
+        except ValueError as error:
+            message = f"{where}: unknown question_type {kind!r}; known: {', '.join(Operator)}"
+            raise DataError(message) from error
         yield Query(
             id=qid,
             text=row["question"],
             gold=gold,
-            operators=_operators(row["question_type"], where),
+            operators=(operator,),
             # A passage in both lists is relevant.
             excluded=excluded - gold,
             domain=collection,
@@ -117,14 +123,6 @@ def _listed(listing: Path) -> list[str]:
     if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
         raise DataError(f"{listing} is not a list of files; remove it and try again")
     return urls
-
-
-def _operators(kind: str, where: str) -> tuple[Operator, ...]:
-    try:
-        return (Operator(kind.lower()),)
-    except ValueError as error:
-        known = ", ".join(Operator)
-        raise DataError(f"{where}: unknown question_type {kind!r}; known: {known}") from error
 
 
 def _passage_ids(contexts: list[Any], where: str) -> frozenset[str]:

@@ -68,7 +68,9 @@ def load_domains(folder: Path, only: Sequence[str] = (), *, training: bool = Fal
             continue
         domain = list(_documents(folder / name))
         documents += domain
-        members = _members(_facets(domain)) | _kinds(folder / name / "kinds.jsonl")
+        facets = ((value, d.id) for d in domain for value in d.metadata["facets"].split("|"))
+        members = _members((tuple(value.split("=", 1)), id_) for value, id_ in facets)
+        members |= _kinds(folder / name / "kinds.jsonl")
         for split in dict.fromkeys((*DOMAIN_SPLITS[role], *about.get("queries", ()))):
             # Some kinds of a training domain are for the test.
             if not (training and split.startswith("test")):
@@ -125,12 +127,6 @@ def _taxa_sets(about: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         for rank in GROUP_RANKS:
             for place_name in {"", *str(about.get("places", "")).split("|")}:
                 yield rank, str(about.get(rank, "")), place_name
-
-
-def _facets(documents: Iterable[Document]) -> Iterator[tuple[tuple[str, ...], str]]:
-    for document in documents:
-        for value in str(document.metadata["facets"]).split("|"):
-            yield tuple(value.split("=", 1)), document.id
 
 
 def _kinds(path: Path) -> dict[tuple[str, ...], frozenset[str]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 from tokenizers import Tokenizer
+from torch.nn.utils.rnn import pad_sequence
 
 from boolattn.encoder.towers import DOCUMENT, settings_of, tower_of
 from boolattn.errors import ConfigError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
     #: Positions of texts in the caller's list, and what their tower takes.
-    Batch = tuple[Integers, dict[str, Tensor]]
+    Batch = tuple[Tensor, dict[str, Tensor]]
 
 #: Tokens in a batch. A GPU needs much work in each call; on a CPU it should fit the caches.
 TOKENS = {"cuda": 65_536, "cpu": 2048}
@@ -76,21 +77,15 @@ class DocumentEncoder:
         if isinstance(texts, str):
             raise ConfigError("texts must be a list of texts, got one text")
         dim = self.towers.truncate_dim or self.towers.get_embedding_dimension() or 0
-        if not len(texts):
-            return torch.zeros(0, dim, device=self.device)
-        for part in self._modules:
-            part.eval()
-        rows, vectors = [], []
-        with torch.inference_mode():
-            for places, features in self._batches(texts):
-                rows.append(places)
-                vectors.append(self._encode(features))
         # Made outside inference mode, so that the caller can compute gradients. The vector of a
         # text without any token is zero.
-        ordered = torch.zeros(len(texts), dim, device=self.device)
-        if rows:
-            ordered[torch.from_numpy(np.concatenate(rows)).to(self.device)] = torch.cat(vectors)
-        return self._without_overflow(ordered, texts)
+        vectors = torch.zeros(len(texts), dim, device=self.device)
+        for part in self._modules:
+            part.eval()
+        with torch.inference_mode():
+            for rows, features in self._batches(texts):
+                vectors[rows.to(self.device)] = self._encode(features)
+        return self._without_overflow(vectors, texts)
 
     def _encode(self, tensors: dict[str, Tensor]) -> Tensor:
         features: dict[str, Any] = {
@@ -114,21 +109,19 @@ class DocumentEncoder:
     def _prepare(self, texts: Sequence[str], rows: Integers) -> list[Batch]:
         """Tokenise a part of the texts and put it into batches; runs in the thread."""
         ids = self._tokenize([self._prompt + texts[row] for row in rows])
-        lengths = np.array([len(text) for text in ids])
+        lengths = np.array([len(text) for text in ids], dtype=np.int64)
         batches = []
         for chosen in group(lengths, self.n_tokens):
-            padded = np.full((len(chosen), lengths[chosen[0]]), self._pad_id)
-            for row, index in enumerate(chosen):
-                padded[row, : lengths[index]] = ids[index]
-            features = {"input_ids": padded}
-            is_token = np.arange(padded.shape[1]) < lengths[chosen][:, None]
-            if not is_token.all():
-                features["attention_mask"] = is_token.astype(np.int64)
-            if padded.size:
-                tensors = {name: torch.from_numpy(value) for name, value in features.items()}
+            unpadded = [torch.from_numpy(np.array(ids[index], np.int64)) for index in chosen]
+            padded = pad_sequence(unpadded, batch_first=True, padding_value=self._pad_id)
+            tensors = {"input_ids": padded}
+            if lengths[chosen].min() < padded.shape[1]:
+                counts = torch.from_numpy(lengths[chosen])
+                tensors["attention_mask"] = (torch.arange(padded.shape[1]) < counts[:, None]).long()
+            if padded.numel():
                 if self.device.type == "cuda":
                     tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
-                batches.append((rows[chosen], tensors))
+                batches.append((torch.from_numpy(rows[chosen]), tensors))
         return batches
 
     def _without_overflow(self, vectors: Tensor, texts: Sequence[str]) -> Tensor:

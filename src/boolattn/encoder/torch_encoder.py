@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
 from sentence_transformers.sentence_transformer.modules import Normalize
 from tokenizers import Tokenizer
 from torch.nn import functional as F
@@ -22,6 +21,7 @@ from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.explain import explain
 from boolattn.plugin.install import plugin_of
+from boolattn.plugin.storage import tensors_hash
 from boolattn.query.parser import vocabulary_sum
 from boolattn.settings import checked
 
@@ -103,11 +103,8 @@ class TorchEncoder(Encoder):
     def fingerprint(self) -> str:  # type: ignore[override]
         """Identifies what made a document's vector; an index is bound to it."""
         # Not the weights alone: with another pooling they make other vectors.
-        digest = hashlib.sha256(f"{self.similarity} {_describe(self.towers)}".encode())
-        for name, value in sorted(self.towers.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()[:32]
+        head = f"{self.similarity} {_describe(self.towers)}"
+        return tensors_hash(self.towers.state_dict(), head)[:32]
 
     @property
     def digests(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError
 from boolattn.evaluation import domains
+from boolattn.evaluation.tables import short
 from boolattn.files import require
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _draw(
             left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
             colour = _COLOURS[index % len(_COLOURS)]
             drawn = axes.bar(left, heights, width * 0.94, color=colour, label=_label(system))
-            axes.bar_label(drawn, fmt=_short, fontsize=7, padding=1)
+            axes.bar_label(drawn, fmt=short, fontsize=7, padding=1)
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.set_ylabel(heading, fontsize=8)
         axes.set_ylim(0, 1.08 * max(axes.get_ylim()[1], 1e-3))
@@ -103,8 +104,3 @@ def _label(results: Results) -> str:
     notes = [f"gate: {results.gate}"] if results.gate else []
     notes += [] if results.seed is None else [f"seed {results.seed}"]
     return results.label + (f" ({', '.join(notes)})" if notes else "")
-
-
-def _short(value: float) -> str:
-    """Write .414, or nothing for nan."""
-    return "" if np.isnan(value) else f"{value:.3f}".removeprefix("0") if value < 1 else "1"

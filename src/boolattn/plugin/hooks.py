@@ -288,7 +288,15 @@ def label_gate(
 ) -> Gate:
     """Check labels and open the gate by them."""
     if not isinstance(labels, torch.Tensor):
-        labels = _from_names(labels, config, batch)
+        names_of, labels = labels, torch.zeros(batch, config.n_operators)
+        if len(names_of) != batch:
+            n_lists = len(names_of)
+            raise GateError(f"operators must have a list for each of {batch} texts; got {n_lists}")
+        for row, names in enumerate(names_of):
+            if isinstance(names, str):
+                raise GateError(f"operators[{row}] must be a list of names; got the text {names!r}")
+            for name in names:
+                labels[row, config.index(name)] = 1
     if tuple(labels.shape) != (batch, config.n_operators):
         raise GateError(
             f"operators must have the shape ({batch}, {config.n_operators}): a row for each text, "
@@ -301,15 +309,3 @@ def label_gate(
             raise GateError("operators must contain only 0 and 1")
         is_open = bool(labels.any())
     return Gate(labels.to(device, torch.float32), is_open=is_open)
-
-
-def _from_names(labels: Sequence[Sequence[str]], config: BoolAttnConfig, batch: int) -> Tensor:
-    if len(labels) != batch:
-        raise GateError(f"operators must have a list for each of {batch} texts; got {len(labels)}")
-    gate = torch.zeros(batch, config.n_operators)
-    for row, names in enumerate(labels):
-        if isinstance(names, str):
-            raise GateError(f"operators[{row}] must be a list of names; got the text {names!r}")
-        for name in names:
-            gate[row, config.index(name)] = 1
-    return gate

@@ -105,7 +105,7 @@ def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{FILE}.part"
     tensors = {name: tensor.contiguous() for name, tensor in plugin.state_dict().items()}
-    header["sha256"] = _sum(tensors)
+    header["sha256"] = tensors_hash(tensors)
     try:
         save_file(tensors, draft, metadata={NAME: json.dumps(header)})
         return draft.replace(folder / FILE)
@@ -262,13 +262,17 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     written = header.get("format") if isinstance(header, dict) else None
     if written != FORMAT or not isinstance(header.get("config"), dict):
         raise PluginMismatchError(f"{path} has format {written}; this version reads {FORMAT}")
-    if header.get("sha256") != _sum(tensors):
+    if header.get("sha256") != tensors_hash(tensors):
         raise PluginMismatchError(f"{path} is damaged: its checksum differs; copy it again")
     return header, tensors
 
 
-def _sum(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def tensors_hash(tensors: Mapping[str, Tensor], head: str = "") -> str:
+    """Hash names and bytes of tensors, after other text."""
+    digest = hashlib.sha256(head.encode())
     for name, tensor in sorted(tensors.items()):
-        digest.update(name.encode() + tensor.cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(
+            name.encode()
+            + tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        )
     return digest.hexdigest()

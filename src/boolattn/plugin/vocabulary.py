@@ -105,20 +105,16 @@ def _word_flags(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
         if prefix:
             continues, can_continue = token.startswith(prefix), True
         else:
-            continues, can_continue = map(_in_word, _edges(_bytes(token, alphabet)))
+            continues, can_continue = map(_in_word, _edges(token, alphabet))
         flags[index] = CONTINUES * continues + CAN_CONTINUE * can_continue
     return flags
 
 
-def _bytes(token: str, alphabet: Mapping[str, int]) -> bytes:
-    """Return a token's text as bytes; added tokens are plain text in any vocabulary."""
+def _edges(token: str, alphabet: Mapping[str, int]) -> tuple[bytes, bytes]:
+    """Return a token's bytes from its first letter on, and from its last letter on."""
+    data = token.encode(errors="surrogatepass")  # added tokens are plain text in any vocabulary
     if alphabet and all(letter in alphabet for letter in token):
-        return bytes(alphabet[letter] for letter in token)
-    return token.encode(errors="surrogatepass")
-
-
-def _edges(data: bytes) -> tuple[bytes, bytes]:
-    """Return bytes from a token's first letter on, and from its last letter on."""
+        data = bytes(alphabet[letter] for letter in token)
     # Bytes 80 to BF continue a letter.
     return data, data[len(data.rstrip(bytes(range(0x80, 0xC0)))) - 1 :]
 

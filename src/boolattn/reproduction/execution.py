@@ -23,6 +23,7 @@ from boolattn.evaluation.results import results_of
 from boolattn.files import atomic_file, require
 from boolattn.reproduction.requests import (
     data_fingerprint,
+    encoder_fingerprint,
     find_finished,
     open_corpus,
     open_data,
@@ -33,7 +34,7 @@ from boolattn.training.corpus import encode_queries, rank
 from boolattn.training.launch import make_towers
 from boolattn.training.loop import processes
 from boolattn.training.retrieval import release_memory
-from boolattn.training.run_folder import about_machine
+from boolattn.training.run_folder import CHECKPOINT, about_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -59,7 +60,7 @@ _BEGUN = "begun.json"
 def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun]]:
     """Return the files of the requested runs that are finished, and the runs that are not."""
     request.check_names()
-    for cache in (open_data, open_corpus):
+    for cache in (open_data, open_corpus, encoder_fingerprint):
         cache.cache_clear()  # files may have changed since
     finished, to_do = [], []
     for run in request.runs():
@@ -147,7 +148,7 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     Run(run.key, results, details).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
     home = paths.model(run.key)
-    for part in ("checkpoint.safetensors", "best", _BEGUN) if paths.keep_models else ("",):
+    for part in (CHECKPOINT, "best", _BEGUN) if paths.keep_models else ("",):
         remove = shutil.rmtree if (home / part).is_dir() else Path.unlink
         if (home / part).exists():
             remove(home / part)

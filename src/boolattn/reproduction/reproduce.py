@@ -15,7 +15,7 @@ from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file, package_table
 from boolattn.reproduction.requests import RunRequest
-from boolattn.reproduction.runs import RunKey, load_tables, registry
+from boolattn.reproduction.runs import Run, RunKey, make_tables, registry
 from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def reproduce(
     if not finished:
         key = f"{request.datasets[0]}/{request.encoders[0]}"
         raise MissingDataError(f"{stored or paths.runs} has no run of {name} in {key}")
-    [table] = load_tables(finished)
+    [table] = make_tables(map(Run.load, finished))
     text = _write_target(targets()[name], table, out, progress)
     keys, missing = set(map(RunKey.of, finished)), dict[str, list[str]]()
     for run in runs:
@@ -144,7 +144,7 @@ def _reported(target: Target, table: LineTable, line: Line, split: str) -> Repor
     # A metric of some queries, like "mrr@10 not", is not tested.
     compared = line.compare(base, split, [metric for metric in means if " " not in metric])
     names = [f"{tested.label} ({tested.gate})" for tested in (line, base) if tested]
-    queries = f"{table.dataset.label}, {table.split_label(split)}"
+    queries = f"{table.dataset.label}, {table.dataset.splits[split]}"
     seeds = ", ".join(map(str, line.rows[split]))
     return Reported(
         line.label,
@@ -169,13 +169,13 @@ def make_request(
             "BoolQuestions is missing: name a folder in BEIR's format with its training and "
             "test questions by --data (docs/reproduction.md says how)"
         )
-    values, known, dataset = read_preset(preset or "demo"), registry(), "boolquestions"
-    if name != "table2":
-        catalog = values.get("data", {}).get("name")
-        fitting = [d.name for d in known.datasets.values() if d.catalog == catalog]
-        if not fitting:
-            raise ConfigError(f"preset {preset} is for {catalog!r}, which has no table")
-        dataset = fitting[-1]  # of BEIR's format: any folder, not BoolQuestions
+    values, known = read_preset(preset or "demo"), registry()
+    catalog = values.get("data", {}).get("name")
+    # The last of BEIR's format is any folder, not BoolQuestions.
+    fitting = {d.catalog: d.name for d in known.datasets.values()}
+    dataset = "boolquestions" if name == "table2" else fitting.get(catalog, "")
+    if not dataset:
+        raise ConfigError(f"preset {preset} is for {catalog!r}, which has no table")
     source = str(values.get("model", {}).get("encoder", "minilm"))
     owner = next((e.name for e in known.encoders.values() if e.source == source), "")
     folder, owner = encoder or ("" if owner else source), owner or "minilm"
@@ -192,16 +192,15 @@ def make_request(
 
 def _rows_table(target: Target, rows: Sequence[Reported]) -> str:
     heads = [metric.replace("recall@", "R@").replace("mrr@10 ", "") for metric in target.metrics]
-    cells = []
-    for row in rows:
-        values = map(row.cell, target.metrics)
-        cells.append([row.label, row.who, *values, row.note or target.on])
+    cells = [
+        [row.label, row.who, *map(row.cell, target.metrics), row.note or target.on] for row in rows
+    ]
     return markdown(["system", "source", *heads, "on"], cells)
 
 
-def _by_template(table: LineTable, metric: str = "recall@100") -> str:
+def _by_template(table: LineTable) -> str:
     rows = [
-        [line.label, line.gate, split, f"`{name}`", str(group.n), short(group.means[metric])]
+        [line.label, line.gate, split, f"`{name}`", str(group.n), short(group.means["recall@100"])]
         for line in table.lines
         for split in line.rows
         for name, group in line.averaged(split).by("template").items()

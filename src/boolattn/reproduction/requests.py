@@ -9,7 +9,6 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig
 
+from boolattn.checksums import file_sum
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.sentences import generate
 from boolattn.encoder.towers import from_pretrained
@@ -28,6 +28,7 @@ from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
 from boolattn.training.corpus import Corpus
 from boolattn.training.launch import load_encoder, make_towers
 from boolattn.training.retrieval import require_gpu
+from boolattn.training.run_folder import differences
 from boolattn.training.settings import load_preset, read_preset
 
 if TYPE_CHECKING:
@@ -42,25 +43,23 @@ SEEDS = (0, 42, 1234)
 #: Inputs that have fingerprints, in words.
 _INPUTS = {"data": "data", "encoder": "encoder weights", "start": "weights to start from"}
 #: Settings that change no result: the encoder's folder, whose weights have a fingerprint; speed.
-_IRRELEVANT = ("model.encoder", "train.chunk", "train.captured")
+_IRRELEVANT = ("model.encoder ", "train.chunk ", "train.captured ")
 #: Settings without effect on towers without a plug-in.
-_PLUGIN_ONLY = ("train.scope_weight",)
+_PLUGIN_ONLY = ("train.scope_weight ", "plugin.")
 _LENGTH = 16  # of a fingerprint
 WEIGHTS = (".safetensors", ".bin")
 
 
 @lru_cache(maxsize=2)
-def open_data(name: str, size: str, folder: Path | None, splits: tuple[str, ...]) -> Dataset:
+def open_data(name: str, options: DataOptions) -> Dataset:
     """Open a data set, once for all runs that use it."""
-    return open_dataset(name, DataOptions(folder=folder, size=size, splits=splits))
+    return open_dataset(name, options)
 
 
 @lru_cache(maxsize=1)
-def open_corpus(
-    encoder: str, length: int, name: str, size: str, folder: Path | None, splits: tuple[str, ...]
-) -> Corpus:
+def open_corpus(encoder: str, length: int, name: str, options: DataOptions) -> Corpus:
     """Open a data set with an encoder's tokens, once for the runs that follow each other."""
-    return Corpus(open_data(name, size, folder, splits), load_encoder(encoder)[1], length)
+    return Corpus(open_data(name, options), load_encoder(encoder)[1], length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,18 +83,19 @@ class PlannedRun:
     @property
     def data(self) -> Dataset:
         """Its documents and queries."""
-        return open_data(*self._data_key)
+        return open_data(self.preset.data.name, self._options)
 
     @property
     def corpus(self) -> Corpus:
         """Its data with the encoder's tokens."""
         model = self.preset.model
-        return open_corpus(model.encoder, model.document_length, *self._data_key)
+        name = self.preset.data.name
+        return open_corpus(model.encoder, model.document_length, name, self._options)
 
     @property
-    def _data_key(self) -> tuple[str, str, Path | None, tuple[str, ...]]:
-        data = self.preset.data
-        return data.name, data.size, self.folder, tuple(data.train.split("+"))
+    def _options(self) -> DataOptions:
+        splits = tuple(self.preset.data.train.split("+"))
+        return DataOptions(folder=self.folder, size=self.preset.data.size, splits=splits)
 
     def check(self) -> None:
         """Check the GPU, the packages, the encoder, the start and the splits that it needs."""
@@ -104,8 +104,6 @@ class PlannedRun:
         if self.start is not None:
             make_towers(preset, self.start)  # refuses one that does not fit
         there = self.data.splits
-        if preset.train.n_bm25 and find_spec("tantivy") is None:
-            raise MissingDataError(f"{system.name} needs tantivy; pip install tantivy")
         if preset.model.use_plugin and (system.pretrain or preset.train.scope_weight):
             next(iter(generate(1, 0)))  # says what generated sentences need
         _check_encoder(preset.model.encoder)
@@ -262,16 +260,11 @@ def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
 
 def _difference(saved: Mapping[str, Mapping[str, object]], run: PlannedRun) -> str:
     """Name a setting that differs and matters to the system; empty where none does."""
-    unused = set() if run.system.pretrain else {"pretrain"}
-    ignored = {*_IRRELEVANT}
-    if not run.preset.model.use_plugin:
-        unused, ignored = unused | {"plugin"}, ignored | {*_PLUGIN_ONLY}
-    for table, values in run.preset.to_dict().items():
-        for name, value in values.items() if table not in ("name", *unused) else ():
-            other, path = saved.get(table, {}).get(name), f"{table}.{name}"
-            if path not in ignored and other != value:
-                return f"{path} = {other!r}, not {value!r}"
-    return ""
+    ignored: tuple[str, ...] = () if run.system.pretrain else ("pretrain.",)
+    ignored += _IRRELEVANT if run.preset.model.use_plugin else _IRRELEVANT + _PLUGIN_ONLY
+    here = {name: values for name, values in run.preset.to_dict().items() if name != "name"}
+    there = {name: {key: saved.get(name, {}).get(key) for key in here[name]} for name in here}
+    return next((d for d in differences(here, there) if not d.startswith(ignored)), "")
 
 
 @lru_cache(maxsize=8)
@@ -293,13 +286,15 @@ def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:
     return text_hash(rows)[:_LENGTH]
 
 
+@lru_cache(maxsize=16)
 def encoder_fingerprint(name: str) -> str:
     """Hash the weights of an encoder; of one that is not on this machine, only its name."""
     folder = _encoder_folder(name)
     if folder is None:
         return hashlib.sha256(name.encode()).hexdigest()[:_LENGTH]
     paths = sorted(path for path in folder.rglob("*") if path.suffix in WEIGHTS)
-    return _files_hash(tuple((str(path), path.stat().st_mtime_ns) for path in paths))
+    sums = (bytes.fromhex(file_sum(path)) for path in paths)
+    return hashlib.sha256(b"".join(sums)).hexdigest()[:_LENGTH]
 
 
 def _encoder_folder(name: str) -> Path | None:
@@ -312,12 +307,3 @@ def _encoder_folder(name: str) -> Path | None:
     except HFValidationError:  # a path
         cached = None
     return Path(cached).parent if isinstance(cached, str) else None
-
-
-@lru_cache(maxsize=16)
-def _files_hash(files: tuple[tuple[str, int], ...]) -> str:
-    digest = hashlib.sha256()
-    for path, _time in files:
-        with Path(path).open("rb") as handle:
-            digest.update(hashlib.file_digest(handle, "sha256").digest())
-    return digest.hexdigest()[:_LENGTH]

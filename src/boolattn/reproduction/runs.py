@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -101,8 +101,7 @@ class Table(dict[str, T]):
         raise ConfigError(f"no {kind} {name!r}; there are {', '.join(self)}")
 
 
-@dataclass(frozen=True)
-class Registry:
+class Registry(NamedTuple):
     """All systems, encoders and data sets."""
 
     systems: Table[SystemSpec]
@@ -114,20 +113,16 @@ class Registry:
 def registry() -> Registry:
     """Return what ``systems.toml`` defines."""
     tables = package_table("boolattn.reproduction", "systems.toml")
+    systems: dict[str, dict[str, Any]] = {}
+    for name, row in tables["system"].items():
+        base = systems[row["base"]] if "base" in row else {}
+        # The changes of the base come first.
+        systems[name] = {**base, **row, "set": [*base.get("set", ()), *row.get("set", ())]}
     return Registry(
-        _specs(SystemSpec, _with_bases(tables["system"])),
+        _specs(SystemSpec, systems),
         _specs(EncoderSpec, tables["encoder"]),
         _specs(DatasetSpec, tables["dataset"]),
     )
-
-
-def _with_bases(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    full: dict[str, dict[str, Any]] = {}
-    for name, row in rows.items():
-        base = full[row["base"]] if "base" in row else {}
-        # The changes of the base come first.
-        full[name] = {**base, **row, "set": [*base.get("set", ()), *row.get("set", ())]}
-    return full
 
 
 def _specs(kind: type[T], rows: Mapping[str, Mapping[str, Any]]) -> Table[T]:
@@ -228,10 +223,6 @@ class LineTable:
         measured = {split for line in self.lines for split in line.rows}
         return [split for split in self.dataset.splits if split in measured]
 
-    def split_label(self, split: str) -> str:
-        """Name of a split in tables."""
-        return self.dataset.splits[split]
-
     def find(self, system: str, query_mode: str = "") -> Line | None:
         """Find a line; without a query mode, the first of the system."""
         for line in self.lines:
@@ -240,13 +231,13 @@ class LineTable:
         return None
 
 
-def load_tables(files: Iterable[Path]) -> list[LineTable]:
-    """Read files of finished runs, in the order of the lines.
+def make_tables(runs: Iterable[Run]) -> list[LineTable]:
+    """Lay out finished runs, in the order of the lines.
 
     Systems without an encoder come first in the table of every encoder of the data set.
     """
     lines: dict[tuple[str, str], dict[tuple[str, str, str], Line]] = {}
-    for run in map(Run.load, files):
+    for run in runs:
         table = lines.setdefault((run.key.dataset, run.key.encoder), {})
         for results in run.results:
             names = (run.key.system, results.details["query_mode"], results.gate)
@@ -277,7 +268,7 @@ def all_runs(folder: Path) -> list[Path]:
     return files
 
 
-def mean_and_deviation(means: Sequence[float], digits: int = 3) -> str:
+def mean_and_deviation(means: Sequence[float]) -> str:
     """Write a mean over seeds, with its standard deviation where there are several.
 
     >>> mean_and_deviation([0.5, 0.52]), mean_and_deviation([0.5]), mean_and_deviation([])
@@ -285,8 +276,8 @@ def mean_and_deviation(means: Sequence[float], digits: int = 3) -> str:
     """
     if not means:
         return "–"
-    text = short(float(np.mean(means)), digits)
-    return f"{text} ±{short(float(np.std(means, ddof=1)), digits)}" if len(means) > 1 else text
+    text = short(float(np.mean(means)))
+    return f"{text} ±{short(float(np.std(means, ddof=1)))}" if len(means) > 1 else text
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -211,8 +211,9 @@ def _summary(history: list[dict[str, float]]) -> dict[str, float]:
     for row in history:
         if "loss" in row:
             summary["loss"] = row["loss"]
-        if "eval_is_best" in row:
-            summary |= {name: value for name, value in row.items() if name.startswith("eval_")}
+        if row.get("eval_is_best"):
+            summary |= {
+                n: v for n, v in row.items() if n.startswith("eval_") and n != "eval_is_best"
+            }
             summary["best_step"] = row["step"]
-    summary.pop("eval_is_best", None)
     return summary

@@ -142,6 +142,10 @@ class Preset:
 TABLES: Mapping[str, type] = {
     name: kind for name, kind in get_type_hints(Preset).items() if name != "name"
 }
+#: Types of their settings, by name.
+_TYPES = {
+    table: {item.name: str(item.type) for item in fields(kind)} for table, kind in TABLES.items()
+}
 
 
 def preset_names() -> list[str]:
@@ -184,12 +188,16 @@ def load_preset(
     _check_table([*values], source)
     tables = {table: dict(values.get(table, {})) for table in TABLES}
     for change in changes:
-        key, equals, raw = change.partition("=")
+        key, equals, raw = map(str.strip, change.partition("="))
         if not equals:
             raise ConfigError(f"--set takes key=value, got {change!r}")
-        table, field_name = _owner(key.strip(), first)
-        types = {item.name: str(item.type) for item in fields(TABLES[table])}
-        tables[table][field_name] = _value(raw.strip(), types.get(field_name, ""))
+        table, _, setting = key.rpartition(".")
+        owners = [table] if table else [t for t in (first, *TABLES) if setting in _TYPES[t]]
+        if not owners:
+            known = ", ".join(sorted({name for types in _TYPES.values() for name in types}))
+            raise ConfigError(f"--set {key}: no setting has that name; there are {known}")
+        _check_table(owners[:1], f"--set {key}")
+        tables[owners[0]][setting] = _value(raw, _TYPES[owners[0]].get(setting, ""))
     built: dict[str, Any] = {
         table: build(kind, tables[table], source=f"{source} [{table}]")
         for table, kind in TABLES.items()
@@ -200,18 +208,6 @@ def load_preset(
 def _check_table(names: Sequence[str], source: str) -> None:
     if unknown := sorted(set(names) - set(TABLES)):
         raise ConfigError(f"{source}: no table {unknown[0]!r}; there are {', '.join(TABLES)}")
-
-
-def _owner(key: str, first: str) -> tuple[str, str]:
-    table, dot, name = key.rpartition(".")
-    if dot:
-        _check_table([table], f"--set {key}")
-        return table, name
-    for table in (first, *TABLES):
-        if name in {item.name for item in fields(TABLES[table])}:
-            return table, name
-    known = sorted({item.name for kind in TABLES.values() for item in fields(kind)})
-    raise ConfigError(f"--set {key}: no setting has that name; there are {', '.join(known)}")
 
 
 def _value(raw: str, kind: str) -> Any:  # noqa: ANN401 - any value TOML has

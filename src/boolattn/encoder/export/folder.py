@@ -32,7 +32,7 @@ from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder, scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from boolattn.encoders.base import Encoder
     from boolattn.encoders.int8 import Array
@@ -46,7 +46,6 @@ def export_model(
     target: str | Path,
     *,
     int8: bool = True,
-    texts: Sequence[str] = TEXTS,
     log: Callable[[str], None] = lambda _: None,
 ) -> OnnxManifest:
     """Write a model folder for onnxruntime, complete or not at all, and compare it with torch.
@@ -55,7 +54,6 @@ def export_model(
         source: Folder of a trained model, or of any sentence-transformers model.
         target: The new folder.
         int8: Whether weights are rounded; else they stay float32.
-        texts: Queries whose vectors are compared.
         log: Called with a line before each step.
     """
     source, target = Path(source), Path(target)
@@ -74,7 +72,7 @@ def export_model(
         builder.write_weights()
         manifest = builder.write_rest()
         log("comparing with torch")
-        agreement = check_agreement(encoder, OnnxEncoder(draft, manifest), texts)
+        agreement = check_agreement(encoder, OnnxEncoder(draft, manifest))
         manifest = replace(manifest, agreement=agreement)
         if int8:
             # The torch model that is restored from this folder has the rounded weights.
@@ -94,7 +92,6 @@ class _Export:
     draft: Path
     scratch: Path
     int8: bool
-    _inputs: list[str] = field(default_factory=list)
     _graphs: dict[str, Any] = field(default_factory=dict)
     _tensors: dict[str, Array] = field(default_factory=dict)
     _keys: dict[str, str] = field(default_factory=dict)  # by content
@@ -105,7 +102,6 @@ class _Export:
         """Trace a graph, round its weights, and collect its tensors."""
         traced, fused = (self.scratch / f"{name}.{kind}.onnx" for kind in ("traced", "fused"))
         graphs.write_graph(graph, traced)
-        self._inputs = graph.input_names
         final, before, axes = graphs.finish_graph(traced, fused, is_rounded=self.int8)
         values = graphs.initialisers(final)
         places: dict[str, str] = {}
@@ -183,18 +179,17 @@ class _Export:
             query_prompt=towers.prompts.get(QUERY) or "",
             document_prompt=document_prompt(towers),
             gate=encoder.gate,
-            inputs=tuple(self._inputs),
             graphs=files,
             bits=7 if self.int8 else 32,
         )
 
 
-def check_agreement(torch: Encoder, onnx: Encoder, texts: Sequence[str]) -> dict[str, float]:
+def check_agreement(torch: Encoder, onnx: Encoder) -> dict[str, float]:
     """Return the least cosines of the vectors of queries, operands and documents."""
     pairs = {
-        "query_cosine": (torch.encode_queries(texts), onnx.encode_queries(texts)),
-        "operand_cosine": (torch.encode_operands(texts), onnx.encode_operands(texts)),
-        "document_cosine": (torch.encode_documents(texts), onnx.encode_documents(texts)),
+        "query_cosine": (torch.encode_queries(TEXTS), onnx.encode_queries(TEXTS)),
+        "operand_cosine": (torch.encode_operands(TEXTS), onnx.encode_operands(TEXTS)),
+        "document_cosine": (torch.encode_documents(TEXTS), onnx.encode_documents(TEXTS)),
     }
     cosines = {name: (unit(a) * unit(b)).sum(1).min() for name, (a, b) in pairs.items()}
     return {name: round(float(cosine), 5) for name, cosine in cosines.items()}

@@ -7,7 +7,6 @@ looked up in 7 bits, with one scale for each token. All else stays float32.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import logging
 import warnings
 from contextlib import contextmanager
@@ -69,6 +68,7 @@ SLOW_FUSIONS = ["SkipLayerNormFusion"]
 class TowerGraph(nn.Module):
     """One tower from token ids to vectors."""
 
+    input_names = ("input_ids", "attention_mask")  # token types are the encoder's default, 0
     output_names = (VECTORS,)
 
     def __init__(self, model: SentenceTransformer, route: str) -> None:
@@ -86,21 +86,11 @@ class TowerGraph(nn.Module):
             isinstance(part, modules.Normalize) for part in after
         )
         self.is_bool_bert = isinstance(self.encoder, BoolBertModel)
-        bare: Any = self.encoder.base_model
-        tokenizer: Any = first.tokenizer
-        accepted = inspect.signature(bare.forward).parameters
-        rest = "token_type_ids"
-        has_types = rest in accepted and rest in tokenizer.model_input_names
-        self.input_names = ["input_ids", "attention_mask", *([rest] if has_types else [])]
         self.task = route
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Encode texts. Shapes ``(batch, tokens)`` to ``(batch, dim)``."""
         options: dict[str, Any] = {"task": self.task} if self.is_bool_bert else {}
-        if token_type_ids is not None:
-            options["token_type_ids"] = token_type_ids
         output = self.encoder(input_ids, attention_mask=attention_mask, **options)
         features: dict[str, Tensor] = {
             "token_embeddings": output.last_hidden_state,
@@ -135,8 +125,7 @@ def quiet() -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         logging.disable(before)
@@ -144,10 +133,8 @@ def quiet() -> Iterator[None]:
 
 def write_graph(graph: TowerGraph, path: Path) -> None:
     """Trace a tower and write it in float32."""
-    device = next(graph.parameters()).device
-    names = graph.input_names
-    example = tuple(torch.ones(2, 8, dtype=torch.int64, device=device) for _ in names)
-    trace(graph, example, (0, 1), path)
+    ids = torch.ones(2, 8, dtype=torch.int64, device=next(graph.parameters()).device)
+    trace(graph, (ids, ids.clone()), (0, 1), path)
 
 
 def trace(graph: Any, example: tuple[Tensor, ...], axes: tuple[int, ...], path: Path) -> None:  # noqa: ANN401 - a module with names of inputs and outputs

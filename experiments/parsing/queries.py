@@ -1,8 +1,8 @@
-"""Two frozen test sets of query parsing: unseen wordings, and names with a cue word inside.
+"""Queries of parsing: two frozen test sets, those for model selection, and those of benchmarks.
 
-The 484 queries in unseen wordings were written without sight of any wording used for training,
-half about taxa, half about other domains. Nothing is trained on, selected by, or changed after
-either set.
+The test sets are names with a cue word inside, and 484 queries in unseen wordings, written without
+sight of any wording used for training, half about taxa, half about other domains. Nothing is
+trained on, selected by, or changed after either.
 """
 
 from __future__ import annotations
@@ -12,12 +12,21 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import LabelledQuery, form_tree, label_tree, parse_labelled
+from boolattn.data.labelled_queries import LabelledQuery
+from boolattn.data.records import read_query
+from boolattn.errors import DataError
+from boolattn.jsonl import read_jsonl
 from boolattn.query.parsed_query import ParsedQuery
-from boolattn.query.tree import Operator
+from boolattn.query.syntax import parse
+from boolattn.query.tree import Operator, atoms
+from experiments.labels import form_tree, label_template, label_tree, parse_labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+_TEXTS = ("id", "text", "template", "domain", "wording")
+_LISTS = ("operators", "operands", "gold", "excluded", "partial")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,14 @@ class CueWordName:
         return LabelledQuery(self.query, ParsedQuery((((0, len(self.query.rstrip("?!"))),),)))
 
 
+@dataclass(frozen=True, slots=True)
+class ValidationQuery:
+    """One query for model selection: its kind ("name", "exclusion") and its parse."""
+
+    kind: str
+    labelled: LabelledQuery
+
+
 @lru_cache(maxsize=1)
 def unseen_queries() -> tuple[UnseenQuery, ...]:
     """Return the queries in unseen wordings, in file order; negated operands come last."""
@@ -65,6 +82,29 @@ def cue_word_names() -> tuple[CueWordName, ...]:
     natural query.
     """
     return tuple(CueWordName(*row[:3]) for row in _rows("cue_word_names.txt"))
+
+
+@lru_cache(maxsize=1)
+def validation_queries() -> tuple[ValidationQuery, ...]:
+    """Return the queries for model selection, in file order."""
+    queries = []
+    for kind, formula, markup in _rows("validation_queries.txt"):
+        text, operands = parse_labelled(markup)
+        labelled = label_tree(text, parse(formula), operands)
+        if labelled is None or len(operands) != sum(1 for _ in atoms(parse(formula))):
+            raise DataError(f"the operands of {markup!r} cannot be joined as {formula}")
+        queries.append(ValidationQuery(kind, labelled))
+    return tuple(queries)
+
+
+def benchmark_queries(path: Path) -> Iterator[LabelledQuery]:
+    """Yield the queries of a built benchmark's split whose operands' words are known."""
+    fields = dict.fromkeys(_TEXTS, str) | dict.fromkeys(_LISTS, list)
+    for _, row in read_jsonl(path, fields):
+        query = read_query(row)
+        spans = [operand.spans for operand in query.operands]
+        if labelled := label_template(query.text, query.template, spans):
+            yield labelled
 
 
 def _rows(name: str) -> Iterator[list[str]]:
