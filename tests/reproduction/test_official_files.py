@@ -152,7 +152,7 @@ def test_a_killed_table_goes_on(files):
     arguments = [sys.executable, "-m", "boolattn", *command(files, "table4", *more)]
     with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as process:
         models = files / "out/work/models"
-        while process.poll() is None and not list(models.glob("*/checkpoint.pt")):
+        while process.poll() is None and not list(models.glob("*/checkpoint.safetensors")):
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL

@@ -203,7 +203,7 @@ def test_a_run_of_other_weights_or_data_is_not_reused(files, tiny_encoder, token
     # Table 2 starts from what table 4 left, one model for each seed.
     models = files / "out/work/models"
     assert {path.name for path in (models / "beir-minilm-plain-0").iterdir()} >= {"model"}
-    assert not (models / "beir-minilm-plain-0/checkpoint.pt").exists()
+    assert not (models / "beir-minilm-plain-0/checkpoint.safetensors").exists()
     start = ("--start", f"plain={models}/beir-minilm-plain-{{seed}}/model")
     words = ["reproduce", "table2", *run_options(files, *start, "--out", files / "second")]
     monkeypatch.setattr(sys, "argv", ["boolattn", *map(str, words)])

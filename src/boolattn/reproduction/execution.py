@@ -34,7 +34,7 @@ from boolattn.training.corpus import encode_queries, rank
 from boolattn.training.launch import make_towers
 from boolattn.training.loop import processes
 from boolattn.training.retrieval import release_memory
-from boolattn.training.run_folder import CHECKPOINT, about_machine
+from boolattn.training.run_folder import about_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -148,7 +148,7 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     Run(run.key, results, details).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
     home = paths.model(run.key)
-    for part in (CHECKPOINT, "best", _BEGUN) if paths.keep_models else ("",):
+    for part in ("checkpoint.safetensors", "best", _BEGUN) if paths.keep_models else ("",):
         remove = shutil.rmtree if (home / part).is_dir() else Path.unlink
         if (home / part).exists():
             remove(home / part)

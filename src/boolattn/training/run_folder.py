@@ -2,7 +2,8 @@
 
 ``run.json`` describes the run, ``metrics.csv`` holds its metrics by step (step, name, value),
 ``metrics.json`` the same at the end; TensorBoard files are written where it is installed. The
-checkpoint is one file of torch with weights, optimizer, random state, the step and what was logged.
+checkpoint is one safetensors file with weights, optimizer and random state; its metadata has the
+step and what was logged so far.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, text_hash
@@ -27,16 +30,16 @@ from boolattn.files import atomic_file, text_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from torch import nn
+    from torch import Tensor, nn
 
     from boolattn.data.records import Dataset
     from boolattn.training.settings import Preset
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT = "checkpoint.pt"
 #: Whose versions are stored.
 _PACKAGES = ("boolattn", "torch", "transformers", "accelerate", "sentence-transformers", "numpy")
+_MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
 
 
 class RunFolder:
@@ -49,7 +52,7 @@ class RunFolder:
         self.folder, self.is_main = folder, is_main
         self.history: list[dict[str, float]] = []
         self.checkpoint, self.best, self.model = (
-            folder / name for name in (CHECKPOINT, "best", "model")
+            folder / name for name in ("checkpoint.safetensors", "best", "model")
         )
         self._board: Any = None
 
@@ -178,16 +181,19 @@ def write_checkpoint(
     history: list[dict[str, float]],
 ) -> None:
     """Write the checkpoint of a step in the place of the one before, or not at all."""
-    random = {"cpu": torch.get_rng_state()}
+    tensors = {_MODEL + name: tensor.contiguous() for name, tensor in _weights(model).items()}
+    for index, moments in optimizer.state_dict()["state"].items():
+        for name, value in moments.items():
+            tensors[f"{_OPTIMIZER}{index}.{name}"] = torch.as_tensor(value).contiguous()
+    tensors[f"{_RANDOM}cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
-        random["cuda"] = torch.cuda.get_rng_state()
-    state = {"step": step, "history": history, "random": random, "model": model.state_dict()}
+        tensors[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state()
     draft = path.with_suffix(".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save({**state, "optimizer": optimizer.state_dict()["state"]}, draft)
+        save_file(tensors, draft, {"step": str(step), "history": json.dumps(history)})
         draft.replace(path)
-    except (OSError, RuntimeError) as error:
+    except (OSError, SafetensorError) as error:
         draft.unlink(missing_ok=True)
         after = "the one before is complete" if path.is_file() else "there is none before it"
         raise DataError(f"cannot write {path} at step {step}: {error}; {after}") from error
@@ -198,18 +204,43 @@ def load_checkpoint(
 ) -> tuple[int, list[dict[str, float]]]:
     """Load weights, optimizer and random state; return the step, and what was logged until then."""
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        step, history, random = state["step"], state["history"], state["random"]
-    except (OSError, RuntimeError, UnpicklingError, EOFError, KeyError, TypeError) as error:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            about = file.metadata()
+            step, history = int(about["step"]), json.loads(about["history"])
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is damaged ({error}); remove it to begin again") from error
-    try:
-        model.load_state_dict(state["model"])
-    except RuntimeError as error:
-        difference = str(error).splitlines()[1].strip()
-        raise ConfigError(f"{path} is of another model: {difference}") from error
+    _load_weights(path, model, _under(tensors, _MODEL))
+    moments: dict[int, dict[str, Any]] = {}
+    for name, tensor in _under(tensors, _OPTIMIZER).items():
+        index, _, kind = name.partition(".")
+        moments.setdefault(int(index), {})[kind] = tensor
     # The groups, with the learning rates of this step, are those of the loop.
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state["optimizer"]})
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    random = _under(tensors, _RANDOM)
     torch.set_rng_state(random["cpu"])
     if torch.cuda.is_available() and "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])
     return step, history
+
+
+def _load_weights(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    targets = _weights(model)
+    here, there = ({n: tuple(t.shape) for n, t in part.items()} for part in (targets, tensors))
+    for name in sorted(here.keys() | there.keys()):
+        if here.get(name) != there.get(name):
+            raise ConfigError(
+                f"{path} is of another model: {name} is {there.get(name)} there and "
+                f"{here.get(name)} here"
+            )
+        targets[name].copy_(tensors[name])
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the model's tensors under one name each, though towers may share them."""
+    tensors = chain(model.named_parameters(), model.named_buffers())
+    return {name: tensor.detach() for name, tensor in tensors}
