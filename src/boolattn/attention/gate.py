@@ -70,9 +70,7 @@ class ContextGate(LearnedGate):
 
     def features(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Return one vector for each text; shapes as in :class:`LearnedGate`."""
-        # A frozen gate draws no random numbers.
-        is_trained = torch.is_grad_enabled() and self.outer.weight.requires_grad
-        is_dropping, seen = self.training and self.config.use_noise and is_trained, mask
+        is_dropping, seen = self._is_dropping(), mask
         if is_dropping:
             seen = mask * (torch.rand_like(mask) >= self.config.gate_token_dropout)
         # Padding is set to zero, so that it acts like the convolution's own padding.
@@ -83,6 +81,15 @@ class ContextGate(LearnedGate):
         mean = visible.sum(1) / mask.sum(-1, keepdim=True).clamp(min=1)
         features = torch.cat([strongest, mean.to(strongest.dtype)], dim=-1)
         return F.dropout(features, self.config.gate_dropout, training=is_dropping)
+
+    def _is_dropping(self) -> bool:
+        """Whether to use dropout. A frozen gate draws no random numbers."""
+        return (
+            self.training
+            and self.config.use_noise
+            and torch.is_grad_enabled()
+            and self.outer.weight.requires_grad
+        )
 
 
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Lengths are padded to multiples of these, so that few graphs serve all batches.
 MULTIPLES = {"query": 16, "document": 32, SCOPE: 16}
 #: Features with one column per token.
-_BY_TOKEN = ("input_ids", "attention_mask", "scopes")
+_BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "scopes")
 #: Tasks that are recorded, by the setting ``captured``.
 _TASKS = {"none": (), "queries": ("query", SCOPE), "all": ("query", SCOPE, "document")}
 #: Passes before a recording, in which libraries choose kernels and allocate memory.

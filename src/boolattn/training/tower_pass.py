@@ -117,6 +117,7 @@ def encode_packed(towers: SentenceTransformer, features: Features) -> Tensor:
     hidden: Tensor = encoder(
         input_ids=ids[None],
         position_ids=(at - first).long()[None],
+        token_type_ids=torch.zeros_like(ids)[None],
         **options,
     ).last_hidden_state[0]
     n_texts = len(starts) - 1 - N_FILLERS

@@ -72,11 +72,15 @@ class Padding:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.token = int(tokenizer.pad_token_id or 0)
+        self.has_types = "token_type_ids" in tokenizer.model_input_names
 
     def __call__(self, rows: Sequence[Any]) -> Features:
         """Return one batch, each tensor ``(texts, tokens)``."""
         ids, mask = pad([torch.as_tensor(row) for row in rows], self.token)
-        return {"input_ids": ids.long(), "attention_mask": mask}
+        features = {"input_ids": ids.long(), "attention_mask": mask}
+        if self.has_types:
+            features["token_type_ids"] = torch.zeros_like(features["input_ids"])
+        return features
 
 
 class Tokens:
