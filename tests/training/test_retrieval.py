@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from multiprocessing import get_context
 
 import pytest
 import torch
@@ -105,6 +106,22 @@ def test_dropout_and_noise_are_on_in_these_runs(preset, corpus, tmp_path):
     towers.train()
     losses = {training.losses(steps[0])["loss"].item() for _ in range(3)}
     assert len(losses) == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_worker_does_not_wait_for_threads_of_the_tokenizer(corpus, monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    corpus.tokenizer(["moths"] * 5000)
+
+    def work():
+        retrieval._tokenize_in_one_thread(0)
+        corpus.tokenizer(["moths"] * 64)
+
+    worker = get_context("fork").Process(target=work)
+    worker.start()
+    worker.join(60)
+    worker.kill()
+    assert worker.exitcode == 0
 
 
 def test_the_best_is_kept(preset, corpus, tmp_path):

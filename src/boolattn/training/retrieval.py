@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import shutil
 from dataclasses import dataclass
 from multiprocessing import get_all_start_methods
@@ -186,7 +187,13 @@ class RetrievalTraining:
             prefetch_factor=_PREFETCHED if n_workers else None,
             # Forked, so that the corpus is not copied; a worker does not use the GPU.
             multiprocessing_context="fork" if n_workers else None,
+            worker_init_fn=_tokenize_in_one_thread,
         )
+
+
+def _tokenize_in_one_thread(_: int) -> None:
+    """Keep a forked worker from waiting for threads of a tokenizer that it does not have."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def release_memory() -> None:
