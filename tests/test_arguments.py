@@ -27,9 +27,9 @@ from boolattn.query.syntax import parse as parse_query
 from boolattn.search import load_model
 from boolattn.search.systems import Bm25Ranker
 from boolattn.stores.foreign import ArrayCollection
-from boolattn.stores.points.milvus_collection import MilvusCollection
+from boolattn.stores.points.milvus import MilvusCollection
+from boolattn.stores.points.postgres import PostgresCollection
 from boolattn.stores.points.qdrant import QdrantCollection
-from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.training.settings import PretrainSettings, TrainSettings
 from tests.search import word_model
 

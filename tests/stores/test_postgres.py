@@ -23,9 +23,8 @@ from boolattn.search import Searcher
 from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import document_terms, term_weights
 from boolattn.stores.filters import Filter, read_filters, resolve
-from boolattn.stores.postgres import store as postgres_store
-from boolattn.stores.postgres.collection import PostgresCollection
-from boolattn.stores.postgres.store import PostgresStore
+from boolattn.stores.points import postgres as postgres_store
+from boolattn.stores.points.postgres import PostgresCollection, PostgresStore
 from boolattn.stores.settings import StoreSettings
 from boolattn.stores.writer import batches
 from tests.search.conftest import crash
@@ -501,8 +500,8 @@ def test_a_foreign_table_has_words_of_its_own(server, store):
     [(moths, _)] = collection.words(["moth kenya"], 5, read_filters({"year": {"gte": 1993}}))
     assert set(moths) == {3, 4}
     assert collection.rows([2])[2] == {"id": 2, "body": TEXTS[2], "year": 1992}
-    [near] = collection.nearest(encoded(TEXTS[4])[None], 2)
-    assert next(iter(near)) == 4
+    [(near, _)] = collection.nearest(encoded(TEXTS[4])[None], 2)
+    assert near[0] == 4
     np.testing.assert_allclose(collection.vectors(["4"])[4], encoded(TEXTS[4]), atol=1e-6)
     encoder = CallableEncoder(lambda texts: [*map(encoded, texts)])
     searcher = Searcher(collection, encoder, parser=None)

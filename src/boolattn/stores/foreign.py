@@ -20,7 +20,7 @@ from boolattn.errors import ConfigError, DataError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked, exact_search
 from boolattn.settings import checked
-from boolattn.stores.base import ServerStore, best_documents, similarities
+from boolattn.stores.base import ServerStore, similarities
 from boolattn.stores.filters import RANGES, document_tags, tag_condition
 from boolattn.stores.settings import StoreSettings
 from boolattn.stores.values import flatten, is_number, items
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float32]
     Conditions = Sequence[Condition]  # all must hold
     Row = Mapping[str, Any]
-    Vectors = dict[Any, NDArray[np.float32]]  # by id
+    Vectors = dict[Any, Array]  # by id
     #: Ids and scores, best first.
     Scored = tuple[list[Any], list[float]]
 
@@ -64,10 +64,10 @@ class Collection(ABC):
     has_words: bool = False  # whether the collection has a word index of its own
 
     @abstractmethod
-    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
+    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Scored]:
         """Return the ``n`` nearest rows of each query that meet the conditions, best first.
 
-        A row without a vector is never found.
+        Scores are cosines or inner products. A row without a vector is never found.
         """
 
     def words(self, _texts: Sequence[str], _n: int, _conditions: Conditions = ()) -> list[Scored]:
@@ -151,17 +151,12 @@ class ForeignStore(ServerStore):
         # The length of a vector counts for the inner product alone.
         queries = vectors if self._is_dot else unit(vectors)
         answers = self._collection.nearest(queries, asked, self._conditions(where))
-        ranked = []
-        for query, answer in zip(vectors, answers, strict=True):
-            keys = self._remember(answer)
-            keys = keys[~np.isin(keys, where.without)]
-            scores = self.similarities(query[None], keys)[0]
-            ranked.append(best_documents(zip(keys.tolist(), scores.tolist(), strict=True), n))
-        return ranked
+        return [self._ranked(answer, n, where) for answer in answers]
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         if missing := [self._ids[key] for key in keys.tolist() if key not in self._vectors]:
-            self._remember(self._collection.vectors(missing))
+            read = self.vectors_of(missing)
+            self._vectors |= zip(self._numbered([*read]).tolist(), read.values(), strict=True)
         nothing = np.zeros(self.settings.dimension, np.float32)  # for a row without a vector
         rows = [self._vectors.get(key, nothing) for key in keys.tolist()]
         return similarities(vectors, np.array(rows, np.float32).reshape(-1, len(nothing)))
@@ -171,12 +166,13 @@ class ForeignStore(ServerStore):
         asked = [" ".join(term for term in terms if not is_tag(term)) for terms in queries]
         texts = [text for text in asked if text]
         answers = iter(self._collection.words(texts, n, self._conditions(where)) if texts else ())
-        ranked = []
-        for ids, scores in (next(answers) if text else ((), ()) for text in asked):
-            keys = self._numbered(ids)
-            is_in = ~np.isin(keys, where.without)
-            ranked.append(Ranked(keys[is_in], np.array(scores, np.float32)[is_in]))
-        return ranked
+        return [self._ranked(next(answers) if text else ([], []), n, where) for text in asked]
+
+    def _ranked(self, answer: Scored, n: int, where: Filter) -> Ranked:
+        """Return the numbers of rows, without those that are left out."""
+        keys, scores = self._numbered(answer[0]), self._finite(np.array(answer[1], np.float32))
+        is_in = ~np.isin(keys, where.without)
+        return Ranked(keys[is_in][:n], scores[is_in][:n])
 
     def check_conditions(self, texts: Sequence[str], where: Filter) -> None:
         """Refuse a condition that only some results must meet: nothing tells which ones do."""
@@ -196,9 +192,19 @@ class ForeignStore(ServerStore):
         return dict(zip(ids, keys.tolist(), strict=True))
 
     def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        read = self._collection.vectors([self._collection.key(name) for name in ids])
-        named = {str(name): vector for name, vector in read.items()}
-        return named if self._is_dot else {name: unit(vector) for name, vector in named.items()}
+        read = self.vectors_of([self._collection.key(name) for name in ids])
+        return {str(name): vector for name, vector in read.items()}
+
+    def vectors_of(self, ids: Sequence[Any]) -> Vectors:
+        """Return the vectors of rows, as they are compared."""
+        read = self._collection.vectors(ids)
+        rows = self._finite(np.array([*read.values()], np.float32))
+        return dict(zip(read, rows if self._is_dot or not read else unit(rows), strict=True))
+
+    def _finite(self, values: Array) -> Array:
+        if not np.isfinite(values).all():
+            raise ServerError(f"{self.label} gives vectors that are not finite")
+        return values
 
     def documents(self, keys: Keys) -> list[Document | None]:
         if missing := [key for key in keys.tolist() if key not in self._documents]:
@@ -231,15 +237,6 @@ class ForeignStore(ServerStore):
                 self._numbers[str(name)] = len(self._ids)
                 self._ids.append(name)
         return np.array([self._numbers[str(name)] for name in ids], np.int64)
-
-    def _remember(self, read: Vectors) -> Keys:
-        """Keep the vectors of rows for this search; return their numbers."""
-        keys, vectors = self._numbered([*read]), np.array([*read.values()], np.float32)
-        if not np.isfinite(vectors).all():
-            raise ServerError(f"{self.label} gives vectors that are not finite")
-        rows = vectors if self._is_dot or not len(vectors) else unit(vectors)
-        self._vectors.update(zip(keys.tolist(), rows, strict=True))
-        return keys
 
 
 class ArrayCollection(Collection):
@@ -285,13 +282,13 @@ class ArrayCollection(Collection):
         self.name, self.metric, self.dimension = "the array", metric, vectors.shape[1]
         self._vectors = unit(vectors) if metric == COSINE else vectors
 
-    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
+    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Scored]:
         passing = [all(_meets(row, condition) for condition in conditions) for row in self._rows]
         chosen, vectors = np.flatnonzero(passing), self._vectors
         if len(chosen) < len(vectors):
             vectors = vectors[chosen]
-        rows = chosen[exact_search(queries, vectors, n, similarities).rows]
-        return [self.vectors(numbers.tolist()) for numbers in rows]
+        ranked = exact_search(queries, vectors, n, similarities)
+        return [*zip(chosen[ranked.rows].tolist(), ranked.scores.tolist(), strict=True)]
 
     def vectors(self, ids: Sequence[Any]) -> Vectors:
         return {number: self._vectors[number] for number in ids if number in self._numbers}

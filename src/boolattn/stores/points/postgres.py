@@ -1,0 +1,419 @@
+"""Postgres with pgvector: stores, and tables that someone else filled.
+
+A store has tables of points, of terms and of its state; its name is a view that names the tables in
+use, ``NAME__…``. An addition is one transaction. Terms are postings, over which BM25+ is added up
+with the statistics of the moment.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pgvector import HalfVector, Vector
+from psycopg.errors import UndefinedColumn, UndefinedTable
+
+from boolattn.errors import ConfigError, QueryError, ServerError
+from boolattn.stores.address import parse_postgres
+from boolattn.stores.analysis import DELTA, K1, B
+from boolattn.stores.base import one_line
+from boolattn.stores.filters import RANGES, SIGNS, Condition, of_type
+from boolattn.stores.foreign import COSINE, DOT
+from boolattn.stores.points.database import (
+    HEADS,
+    LACKS,
+    VECTOR,
+    WORDS,
+    Database,
+    expression,
+)
+from boolattn.stores.points.postgres_server import ERRORS, PostgresServer, quoted
+from boolattn.stores.points.store import PointStore
+from boolattn.stores.settings import HNSW
+from boolattn.stores.values import term_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Self
+
+    from boolattn.stores.base import Array
+    from boolattn.stores.points.database import Client, Described, Found, Row, State, Tests
+    from boolattn.stores.points.postgres_server import Connection, Parameters
+
+#: Up to so many selected points are compared one by one, which is exact and as fast.
+_FEW = 16_384
+#: Neighbours that a graph is asked for, at most; beyond it every point is compared.
+_MAX_ASKED = 65_536
+#: Largest vectors, in bytes: of a graph, and on a page beside the rest of a row.
+_MAX_GRAPH, _MAX_INLINE = 8000, 7500
+#: Columns of a point beside its vector: their types, and the categories of these.
+_COLUMNS = {"key": ("int8", "N"), "document": ("int8", "N"), "part": ("int4", "N")}
+_COLUMNS |= {"version": ("text", "S"), "tags": ("_text", "A"), "numbers": ("jsonb", "U")}
+_COLUMNS |= {"asserted": ("_text", "A"), "denied": ("_text", "A"), "n_passages": ("int4", "N")}
+_COLUMNS |= {"id": ("json", "U"), "body": ("json", "U")}
+_OPERATORS = {COSINE: "<=>", DOT: "<#>"}
+_METRICS = {"cosine": COSINE, "ip": DOT, "l2": "L2 distance"}
+#: Any word of a text, as the database's configuration stems it, or as it is.
+_ANY_WORD = (
+    "replace(plainto_tsquery(%(text)s)::text, $$' & '$$, $$' | '$$)::tsquery || "
+    "replace(plainto_tsquery('simple', %(text)s)::text, $$' & '$$, $$' | '$$)::tsquery"
+)
+_DESCRIBED = """
+    SELECT a.attname, t.typname, t.typcategory, coalesce(i.indisprimary, false)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND i.indnatts = 1
+        AND a.attnum = i.indkey[0]
+    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped"""
+_INDEXES = """
+    SELECT split_part(o.opcname, '_', 2) FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0]
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+    WHERE i.indrelid = %s::regclass AND a.attname = %s AND i.indisvalid"""
+
+
+class PostgresCollection(Database):
+    """A table of a Postgres, or the tables of a store.
+
+    ``{points}`` in a statement stands for the name of the table.
+    """
+
+    precisions = ("float32", "float16")
+    passage_fields = ("document",)  # of what is written at once no other version is found
+    has_text_ids = True  # Postgres makes an id of it
+    parse = staticmethod(parse_postgres)
+    types = _COLUMNS
+    _connection: Connection = None  # the only one that may write, while one does
+    _current = ""  # the tables in use, once they are known
+
+    def connect(self, client: Client | str) -> None:
+        self._server = PostgresServer(client, self.name)
+
+    @contextmanager
+    def writing(self, *, is_build: bool = False) -> Iterator[Self]:
+        with self._server.writing(self.alias, is_owner=is_build) as connection:
+            other = copy.copy(self)
+            other._connection = connection
+            with nullcontext() if is_build else connection.transaction():
+                yield other
+
+    def _named(self, statement: str) -> str:
+        """Write the names of tables into a statement."""
+        table = self.collection
+        if table == self.alias:
+            table = self._current = self._current or self.known_target()
+        for name, suffix in {"points": "", "terms": "_terms", "state": "_state"}.items():
+            statement = statement.replace(f"{{{name}}}", _table(table + suffix))
+        return statement
+
+    def _execute(self, statement: str, values: Parameters | None = None) -> Any:  # noqa: ANN401
+        return self._connection.execute(self._named(statement), values)
+
+    def rows_of(
+        self, statement: str, asked: Sequence[Parameters] = ((),), effort: int = 0
+    ) -> list[list[Any]]:
+        """Return the rows of a statement for each of several lists of values."""
+        if self._connection is not None:
+            return [self._execute(statement, values).fetchall() for values in asked]
+        try:
+            return self._server.search(self._named(statement), asked, effort)
+        except ServerError as error:
+            if not isinstance(error.__cause__, UndefinedTable) or self.collection != self.alias:
+                raise
+        self._current = ""  # the store was built anew
+        return self._server.search(self._named(statement), asked, effort)
+
+    def describe(self) -> Described:
+        [columns] = self.rows_of(_DESCRIBED, [(self.collection,)])
+        self.types = {name: (kind, category) for name, kind, category, _ in columns}
+        vectors = {}
+        for name in [name for name, kind, *_ in columns if kind in ("vector", "halfvec")]:
+            [indexes] = self.rows_of(_INDEXES, [(self.collection, name)])
+            metrics = [_METRICS[index] for (index,) in indexes if index in _METRICS]
+            column = quoted(name)
+            lengths = f"SELECT vector_dims({column}) FROM {{points}} WHERE {column} IS NOT NULL"  # nosec B608
+            [length] = self.rows_of(f"{lengths} LIMIT 1")
+            vectors[name] = (length[0][0] if length else 0, metrics[0] if metrics else COSINE)
+        words = [name for name, kind, *_ in columns if kind == "tsvector"]
+        return [name for name, *_, is_key in columns if is_key], vectors, words
+
+    def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
+        columns = ", ".join(map(quoted, (self.id_field, *(names or self.types))))
+        chosen = f"{quoted(self.id_field)} = ANY(%s::{quoted(self.types[self.id_field][0])}[])"
+        statement = f"SELECT {columns} FROM {{points}} WHERE {chosen}"  # nosec B608
+        [rows] = self.rows_of(statement, [([*map(str, keys)],)])
+        return {key: self._row(names or self.types, values) for key, *values in rows}
+
+    def _row(self, names: Iterable[str], values: Iterable[Any]) -> Row:
+        row = dict(zip(names, values, strict=True))
+        if row.get(self.vector_field) is None:
+            row.pop(self.vector_field, None)
+        else:
+            row[self.vector_field] = np.asarray(row[self.vector_field].to_numpy(), np.float32)
+        return row
+
+    def search(
+        self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
+    ) -> list[list[Found]]:
+        test, values = self._written(tests)
+        if field == self.vector_field:
+            answers = self._near(queries, n, test, values, names)
+        elif self.alias:
+            answers = self._worded(queries, n, test, values)
+        else:
+            answers = self._texts(field, queries, n, test, values)
+        return [[(key, score, self._row(names, row)) for score, key, *row in a] for a in answers]
+
+    def _near(
+        self,
+        queries: Sequence[Array],
+        n: int,
+        test: str,
+        values: dict[str, Any],
+        names: Sequence[str],
+    ) -> list[list[Any]]:
+        """Ask the graph; compare all points where a filter leaves few, or the graph finds few."""
+        is_exact = bool(self.alias) and (self.settings.vectors != HNSW or n > _MAX_ASKED)
+        if self.alias and values and not is_exact:
+            limited = f"(SELECT 1 FROM {{points}} d WHERE {test} LIMIT {_FEW + 1}) AS few"  # nosec B608
+            [[(total,)]] = self.rows_of(f"SELECT count(*) FROM {limited}", [values])  # nosec B608
+            is_exact = total <= _FEW
+        asked = [{**values, "query": Vector(query)} for query in queries]
+        column, columns = quoted(self.vector_field), ", ".join(map(quoted, (self.id_field, *names)))
+        distance = f"{column} {_OPERATORS[self.metric]} %(query)s::{self._type}"
+        score = f"{int(self.metric == COSINE)} - ({distance})"
+        select = (
+            f"SELECT {score}, {columns} FROM {{points}} d "  # nosec B608
+            f"WHERE {test} AND {column} IS NOT NULL ORDER BY"
+        )
+        if not is_exact:
+            answers = self.rows_of(f"{select} {distance} LIMIT {int(n)}", asked, n)
+            if not self.alias or all(len(rows) == n for rows in answers):
+                return answers
+        # The index is not for a sum.
+        return self.rows_of(f"{select} ({distance}) + 0, d.document LIMIT {int(n)}", asked)
+
+    def _worded(
+        self, queries: Sequence[Mapping[int, float]], n: int, test: str, values: dict[str, Any]
+    ) -> list[list[Any]]:
+        """Add up BM25+ over the postings of the terms."""
+        passing, source = "", "asked JOIN {terms} t USING (term)"
+        if values:
+            # Selected once: few terms have the number of documents that the server expects.
+            selected = f"SELECT key FROM {{points}} d WHERE d.part = 0 AND {test}"  # nosec B608
+            passing = f", passing AS MATERIALIZED ({selected})"
+            source += " JOIN passing ON key = t.document"
+        statement = (
+            "WITH asked AS MATERIALIZED (SELECT q.term, q.rarity, greatest(s.length::float8 / "  # nosec B608
+            "greatest(s.documents, 1), 1) AS mean FROM {state} s, unnest(%(terms)s::bigint[], "
+            f"%(rarities)s::float8[]) AS q (term, rarity)){passing} "
+            f"SELECT sum(rarity * ({K1 + 1}::float8 * t.count / (t.count + "
+            f"{K1}::float8 * ({1 - B} + {B}::float8 * t.length / mean)) + {DELTA})) AS score, "
+            f"t.document FROM {source} GROUP BY t.document "
+            f"ORDER BY score DESC, t.document LIMIT {int(n)}"
+        )
+        asked = [{**values, "terms": [*q], "rarities": [*q.values()]} for q in queries]
+        return self.rows_of(statement, asked)
+
+    def _texts(
+        self, field: str, texts: Sequence[str], n: int, test: str, values: dict[str, Any]
+    ) -> list[list[Any]]:
+        """Rank rows that have a word of a text by ``ts_rank_cd``."""
+        column, key = quoted(field), quoted(self.id_field)
+        statement = (
+            f"SELECT ts_rank_cd({column}, boolattn_asked) AS boolattn_score, {key} "  # nosec B608
+            f"FROM {{points}} d, (SELECT {_ANY_WORD} AS boolattn_asked) AS boolattn "
+            f"WHERE {column} @@ boolattn_asked AND {test} "
+            f"AND {quoted(self.vector_field)} IS NOT NULL "
+            f"ORDER BY boolattn_score DESC, {key} LIMIT {int(n)}"
+        )
+        return self.rows_of(statement, [{**values, "text": text} for text in texts])
+
+    def _written(self, tests: Tests) -> tuple[str, dict[str, Any]]:
+        """Write tests on a table that is called d; return them with their values."""
+        values: dict[str, Any] = {}
+
+        def add(value: object) -> str:
+            values[f"value{len(values)}"] = value
+            return f"%(value{len(values) - 1})s"
+
+        return expression(tests, lambda condition: self._test(condition, add)) or "true", values
+
+    def _test(self, condition: Condition, add: Callable[[object], str]) -> str:
+        """Write a condition on a column, or on a value inside a column of JSON."""
+        name, kind = condition.name, condition.kind
+        column, _, path = name.partition(".")
+        is_json = name not in self.types and self.types.get(column, ("",))[0] in ("json", "jsonb")
+        if name not in self.types and not is_json:
+            shown = ", ".join(self.types)
+            raise QueryError(f"{self.name} has no column {name!r}; there are: {shown}")
+        category = self.types.get(name, ("", "S"))[1]
+        wanted = of_type(condition.values, is_text=category != "N")
+        value = f"(d.{quoted(column)} #>> {add(path.split('.'))})" if is_json else quoted(name)
+        if kind in RANGES:
+            cast = "::numeric" if is_json and not isinstance(wanted[0], str) else ""
+            test = f"{value}{cast} {SIGNS[kind]} {add(wanted[0])}"
+        elif kind == "exists":
+            test = f"{value} IS {'NOT ' if wanted[0] else ''}NULL"
+        elif kind == LACKS:
+            # A join, for which the index of terms is used; a negated test would read every list.
+            asserting = f"x.{value} @> {add(wanted)}::text[]"
+            selected = f"SELECT 1 FROM {{points}} x WHERE x.key = d.document AND {asserting}"  # nosec B608
+            return f"NOT EXISTS ({selected})"
+        elif category == "A":
+            test = f"{value} && {add(wanted)}"
+        else:
+            if is_json:
+                wanted = [str(v).lower() if isinstance(v, bool) else str(v) for v in wanted]
+            test = f"{value} = ANY({add(wanted)})"
+        is_wanted = (kind == "not") == condition.is_negated
+        return f"({test})" if is_wanted else f"({test}) IS NOT TRUE"
+
+    def target(self) -> str:
+        statement = f"SELECT boolattn_collection FROM {_table(self.alias)}"  # nosec B608
+        lent = nullcontext(self._connection) if self._connection else self._server.connected()
+        missing = suppress(UndefinedTable, UndefinedColumn)
+        with lent as connection, missing:
+            return str(connection.execute(statement, ()).fetchone()[0])
+        return ""
+
+    def names(self) -> list[str]:
+        schema, dot, _ = self.alias.rpartition(".")
+        statement = (
+            "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE "
+            "nspname = coalesce(nullif(%s, ''), current_schema())"
+        )
+        names = [schema + dot + row[0] for row in self._connection.execute(statement, (schema,))]
+        return [name for name in names if name != self.alias or not self.target()]
+
+    def create_collection(self) -> None:
+        n_bytes = self.settings.dimension * (2 if self._type == "halfvec" else 4)
+        if self.settings.vectors == HNSW and n_bytes > _MAX_GRAPH:
+            raise ConfigError(
+                f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
+                f"{self.settings.dimension}: index with --vectors exact"
+            )
+        columns = [f"{name} {kind} NOT NULL" for name, (kind, _) in _COLUMNS.items()]
+        columns.append(f"vector {self._type}({self.settings.dimension}) NOT NULL")
+        columns.append("PRIMARY KEY (key)")
+        # Plain vectors are read without a detour by searches that compare every row.
+        storage = "PLAIN" if n_bytes <= _MAX_INLINE else "EXTERNAL"
+        self._execute(
+            f"CREATE TABLE {{points}} ({', '.join(columns)}); "  # nosec B608
+            f"ALTER TABLE {{points}} ALTER vector SET STORAGE {storage}; "
+            "CREATE INDEX ON {points} (document); "
+            "CREATE TABLE {terms} (term bigint, document bigint, count int, length int); "
+            "CREATE INDEX ON {terms} (document); "
+            "CREATE TABLE {state} (body json, documents bigint, length bigint); "
+            "INSERT INTO {state} VALUES ('{}', 0, 0)"
+        )
+
+    @property
+    def _type(self) -> str:
+        if not self.alias:
+            return self.types[self.vector_field][0]
+        return "halfvec" if self.settings.precision == "float16" else "vector"
+
+    def finish(self) -> None:
+        indexes = ["{terms} (term, document) INCLUDE (count, length)"]
+        indexes += ["{points} USING gin (tags)", "{points} USING gin (asserted)"]
+        if self.settings.vectors == HNSW:
+            graph = f"hnsw (vector {self._type}_ip_ops) WITH (m = 32, ef_construction = 80)"
+            indexes.append(f"{{points}} USING {graph}")
+        for number, index in enumerate(indexes):
+            name = quoted(f"{self.collection.rpartition('.')[2]}_{number}")
+            self._execute(f"CREATE INDEX IF NOT EXISTS {name} ON {index}")
+        for table in ("{points}", "{terms}"):
+            self._execute(f"VACUUM ANALYZE {table}")
+
+    def switch(self, old: str) -> None:
+        view, value = _table(self.alias), f"'{self.collection}'::text AS boolattn_collection"
+        self._execute(f"CREATE OR REPLACE VIEW {view} AS SELECT {value}")
+
+    def drop(self, collection: str) -> None:
+        # Each by itself: a search that waits for one table may have read another.
+        with one_line(self.name, ERRORS):
+            for table in ("{points}", "{terms}", "{state}"):
+                self.at(collection)._execute(f"DROP TABLE IF EXISTS {table}")
+
+    def insert(self, points: list[Row]) -> None:
+        make = HalfVector if self._type == "halfvec" else Vector
+        rows = []
+        for point in points:
+            texts = {name: json.dumps(point[name]) for name in ("id", "numbers")}
+            rows.append([*((point | texts)[name] for name in _COLUMNS), make(point[VECTOR])])
+        lengths = [sum(point[WORDS].values()) for point in points]
+        terms = [
+            (term, point["key"], count, length)
+            for point, length in zip(points, lengths, strict=True)
+            for term, count in point[WORDS].items()
+        ]
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            self.remove([[[Condition("key", "in", [point["key"] for point in points])]]])
+            values = ", ".join(["%s"] * len(_COLUMNS))
+            cursor.executemany(self._named(f"INSERT INTO {{points}} VALUES ({values}, %b)"), rows)
+            lists = "%s::bigint[], %s::bigint[], %s::int[], %s::int[]"
+            columns = [*map(list, zip(*terms, strict=True))] or [[]] * 4
+            self._execute(f"INSERT INTO {{terms}} SELECT * FROM unnest({lists})", columns)
+            totals = (sum(not point["part"] for point in points), sum(lengths))
+            change = "UPDATE {state} SET documents = documents + %s, length = length + %s"
+            self._execute(change, totals)
+
+    def remove(self, tests: Tests) -> None:
+        test, values = self._written(tests)
+        self._execute(
+            f"WITH gone AS (DELETE FROM {{points}} d WHERE {test} RETURNING key, part), words AS "
+            "(DELETE FROM {terms} t USING gone WHERE t.document = gone.key RETURNING count) "
+            "UPDATE {state} SET documents = documents - (SELECT count(*) FROM gone WHERE part = 0),"
+            " length = length - (SELECT coalesce(sum(count), 0) FROM words)",
+            values,
+        )
+
+    def count(self, tests: Tests) -> int:
+        test, values = self._written(tests)
+        statement = f"SELECT count(*) FROM {{points}} d WHERE {test}"  # nosec B608
+        if tests == HEADS:
+            statement = "SELECT documents FROM {state}"
+        [rows] = self.rows_of(statement, [values])
+        return sum(number for (number,) in rows)
+
+    def frequency(self, term: str) -> int:
+        statement = "SELECT count(*) FROM {terms} WHERE term = %s"
+        [[(number,)]] = self.rows_of(statement, [(term_index(term),)])
+        return int(number)
+
+    def select(self, tests: Tests, n: int) -> list[int]:
+        test, values = self._written(tests)
+        ordered = f"WHERE {test} ORDER BY d.key LIMIT {int(n)}"
+        [rows] = self.rows_of(f"SELECT d.key FROM {{points}} d {ordered}", [values])  # nosec B608
+        return [key for (key,) in rows]
+
+    def state(self) -> object:
+        self._current = ""  # another process may have built the store anew
+        [rows] = self.rows_of("SELECT body FROM {state}")
+        return rows[0][0] if rows else None
+
+    def write_state(self, state: State) -> None:
+        self._execute("UPDATE {state} SET body = %s", (json.dumps(state),))
+
+
+def _table(name: str) -> str:
+    """Return the name of a table, perhaps in a schema, as SQL writes it."""
+    return ".".join(map(quoted, name.split(".")))
+
+
+class PostgresStore(PointStore):
+    """A store at ``postgresql://[user@]host[:port]/database?table=NAME``."""
+
+    kind = PostgresCollection
+
+    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+        """Compare on the server, which would else send vectors."""
+        columns = ", ".join(len(vectors) * [f"max(-(vector <#> %s::{self.database._type}))"])
+        statement = (
+            f"SELECT document, {columns} FROM {{points}} WHERE document = ANY(%s) "  # nosec B608
+            "GROUP BY document"
+        )
+        [rows] = self.database.rows_of(statement, [(*map(Vector, vectors), [*keys])])
+        return {row[0]: np.array(row[1:], np.float32) for row in rows}
