@@ -10,8 +10,8 @@ import pytest
 import boolattn
 from boolattn.errors import ConfigError, DataError
 from boolattn.search import Document, Searcher
-from boolattn.stores.foreign import ArrayCollection
 from tests.search import word_model
+from tests.stores.arrays import ArrayCollection
 
 
 @pytest.fixture

@@ -460,21 +460,31 @@ def test_a_foreign_collection_of_qdrant():
     ]
     client.upsert("items", points)
     collection = QdrantCollection(client, "items")
-    assert (collection.metric, collection.dimension, collection.has_words) == ("cosine", 2, False)
-    query = np.array([[1, 0]], np.float32)
-    [(ids, scores)] = collection.nearest(query, 5)
-    assert ids == [0, 1]
-    np.testing.assert_allclose(scores, [1, 0.6], atol=1e-6)
-    np.testing.assert_allclose([*collection.vectors(ids).values()], [[1, 0], [0.6, 0.8]], atol=1e-6)
+    assert (collection.metric, collection.dimension, collection.word_field) == ("cosine", 2, "")
+
+    def near(filters):
+        query, tests = np.array([1, 0], np.float32), [[[c]] for c in read_filters(filters)]
+        [rows] = collection.search("dense", [query], 5, tests, "dense")
+        return rows
+
+    assert [key for key, *_ in near({})] == [0, 1]
+    np.testing.assert_allclose([score for _, score, _ in near({})], [1, 0.6], atol=1e-6)
+    for found in (
+        [row["dense"] for *_, row in near({})],
+        [row["dense"] for row in collection.get([0, 1], "dense").values()],
+    ):
+        np.testing.assert_allclose(found, [[1, 0], [0.6, 0.8]], atol=1e-6)
     for filters, expected in (
         ({"year": {"gt": 1990}}, [1]),
         ({"year": {"not": 2005}}, [0]),
         ({"year": {"exists": False}}, []),
+        ({"year": []}, []),
+        ({"text": ["a", 1, 2.5, True]}, [0]),
     ):
-        assert collection.nearest(query, 5, read_filters(filters))[0][0] == expected
-    assert [*collection.vectors([1, 2, 9])] == [1]
-    assert collection.rows([2, 9]) == {2: {"text": "c"}}
-    assert collection.key("17") == 17
+        assert [key for key, *_ in near(filters)] == expected
+    assert collection.get([2, 9], "dense") == {2: {}}
+    assert collection.get([2, 9]) == {2: {"text": "c"}}
+    assert not collection.has_text_ids
     far = models.VectorParams(size=2, distance=models.Distance.MANHATTAN)
     client.create_collection("far", vectors_config=far)
     with pytest.raises(ConfigError, match="manhattan"):
@@ -485,7 +495,7 @@ def test_a_foreign_collection_of_qdrant():
         QdrantCollection(client, "none")
     client.close()
     with pytest.raises(ServerError, match="closed"):
-        collection.rows([2])
+        collection.get([2])
     with pytest.raises(ServerError, match="refused"):
         QdrantCollection("http://127.0.0.1:9", "items")
 
@@ -617,23 +627,22 @@ def foreign(path, metric="COSINE"):
 
 def test_a_foreign_collection_of_milvus(milvus_file):
     collection, query = foreign(milvus_file), vector_of(TEXTS["soup"])[None]
-    about = collection.metric, collection.dimension, collection.has_words
-    assert about == ("cosine", DIMENSION, True)
-    [(ids, scores)] = collection.nearest(query, 3)
-    assert ids[0] == "soup"
-    assert scores[0] == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(collection.vectors(ids)["soup"], query[0], atol=1e-6)
-    late = read_filters({"year": {"gte": 2}})
-    assert sorted(collection.nearest(query, 5, late)[0][0]) == ["moth", "salad"]
-    answers = collection.words(["garlic tomato", "moths"], 5)
-    assert {*answers[0][0]} == {"soup", "salad"}
-    assert answers[1][0] == ["moth"]
-    assert all(score > 0 for _, scores in answers for score in scores)
-    assert collection.words(["garlic"], 5, late)[0][0] == ["salad"]
-    assert collection.rows(["soup", "x"]) == {
-        "soup": {"id": "soup", "text": TEXTS["soup"], "year": 0}
-    }
-    assert collection.vectors(["soup", "x"]).keys() == {"soup"}
+    about = collection.metric, collection.dimension, collection.word_field
+    assert about == ("cosine", DIMENSION, "bm25")
+    [[(key, score, row), *_]] = collection.search("e", query, 3, [], "e")
+    assert (key, score) == ("soup", pytest.approx(1, abs=1e-5))
+    np.testing.assert_allclose(row["e"], query[0], atol=1e-6)
+    late = [[[c]] for c in read_filters({"year": {"gte": 2}})]
+    assert {key for key, *_ in collection.search("e", query, 5, late)[0]} == {"moth", "salad"}
+    answers = collection.search("bm25", ["garlic tomato", "moths"], 5, [])
+    assert [{key for key, *_ in rows} for rows in answers] == [{"soup", "salad"}, {"moth"}]
+    assert all(score > 0 for rows in answers for _, score, _ in rows)
+    [[(key, *_)]] = collection.search("bm25", ["garlic"], 5, late)
+    assert key == "salad"
+    assert {"id": "soup", "text": TEXTS["soup"], "year": 0}.items() <= (
+        collection.get(["soup", "x"])["soup"].items()
+    )
+    assert collection.get(["soup", "x"], "e").keys() == {"soup"}
     assert MilvusCollection(str(milvus_file), "COSINE").dimension == DIMENSION
     assert foreign(milvus_file, "IP").metric == "dot"
     with pytest.raises(ConfigError, match="has no words 'x'; there are: 'bm25'"):

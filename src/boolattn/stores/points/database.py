@@ -14,28 +14,22 @@ import re
 from abc import abstractmethod
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 from boolattn.errors import IndexFolderError
-from boolattn.settings import checked
 from boolattn.stores.filters import RANGES, Condition, Filter, tag_condition
 from boolattn.stores.foreign import DOT, Collection
 from boolattn.stores.settings import check_format, no_index, saved_settings
 from boolattn.stores.values import number_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from boolattn.stores.base import Array
-    from boolattn.stores.foreign import Conditions, Scored, Vectors
+    from boolattn.stores.foreign import Row, Tests
     from boolattn.stores.settings import StoreSettings
 
-    Client = Any
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
     State = dict[str, Any]
-    Row = dict[str, Any]
-    Found = tuple[Any, float, Row]  # key, score and some values
-    Described = tuple[Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]]
 
 FORMAT = 3
 #: The point with the state of the store; no document has its key, and it is no passage.
@@ -49,8 +43,6 @@ CANDIDATES = 128
 #: most frequent ones first, and words are counts by :func:`term_index`. The body is JSON.
 EMPTY: Row = {VECTOR: None, "tags": [], "numbers": {}, "asserted": [], "denied": [], WORDS: {}}
 EMPTY |= {"id": "", "n_passages": 0, "body": "{}"}
-#: Conditions on fields: in each list one alternative must hold, which are conditions that all must.
-Tests: TypeAlias = list[list[list[Condition]]]
 HEADS: Tests = [[[Condition("part", "in", (0,))]]]
 PASSAGES: Tests = [[[Condition("part", "gte", (0,))]]]
 #: The kind of a condition on a list that lacks one of the values.
@@ -82,56 +74,21 @@ def expression(tests: Tests, write: Callable[[Condition], str]) -> str:
 
 
 class Database(Collection):
-    """A collection of a vector database: as it is, or one of ours, which need not be there yet.
+    """A collection of a vector database that can be one of ours, which need not be there yet.
 
-    Args:
-        client: A client of the database, or its address, or the path of a folder or file.
-        collection: Its name; of Postgres a table's, with a schema if needed: ``public.items``.
-        id: The field with the ids; left out, the primary key.
-        vector: The field with the vectors; left out, the only one.
-        text: The field with the text; left out, the first of ``TEXTS`` that a row has.
-        title: The field with the title.
-        words: The field with an index of words: a ``tsvector``, or one that a BM25 function of
-            Milvus fills; left out, the only one.
-        metric: Left out, that of the vectors' index; without one, cosine.
+    A body that is read is parsed, and a vector is an array.
     """
 
     precisions: Sequence[str] = ("float32",)  # how vectors can be stored
     has_idf = False  # whether the database itself multiplies weights of words by rarity
     is_exact = False  # whether a search compares every point, whatever the settings say
     has_every_field = False  # whether points without words have some, and the state a vector
-    has_text_ids = False  # whether an id of digits is a text
     mean_length = 1.0  # of documents, where words are weighted when they are written
     passage_fields: Sequence[str] = ("document", "part", "version")  # what counts a passage
     settings: StoreSettings  # of a store of ours
     alias = ""  # the name of a store of ours, for which the name of the collection is looked up
     id_field, vector_field, word_field, metric = "key", VECTOR, WORDS, DOT
-    types: Mapping[str, Any] = {}  # of the fields, where filters depend on them
     parse: Any  # returns the server or path of an address, and the name of the store
-
-    @checked
-    def __init__(  # noqa: PLR0913 - what a collection may call its own
-        self,
-        client: Client | str,
-        collection: str,
-        *,
-        id: str = "",
-        vector: str = "",
-        text: str = "",
-        title: str = "title",
-        words: str = "",
-        metric: str = "",
-    ) -> None:
-        self.name = f"{type(self).__name__.removesuffix('Collection')} ({collection})"
-        self.collection, self.text, self.title = collection, text, title
-        self.connect(client)
-        ids, vectors, indexes = self.describe()
-        self.id_field = self.choose("id", id, self.types if id else ids)
-        self.vector_field = self.choose("vector", vector, vectors)
-        self.dimension, self.metric = vectors[self.vector_field]
-        self.metric = metric or self.metric
-        self.has_words = bool(words or len(indexes) == 1)
-        self.word_field = self.choose("words", words, indexes) if self.has_words else ""
 
     @classmethod
     def open(cls, address: str) -> Self:
@@ -142,63 +99,11 @@ class Database(Collection):
         database.connect(client)
         return database
 
-    @abstractmethod
-    def connect(self, client: Client | str) -> None:
-        """Prepare a connection."""
-
     def at(self, collection: str) -> Self:
         """Return the same database with another collection."""
         other = copy.copy(self)
         other.collection = collection
         return other
-
-    # Of any collection.
-
-    @abstractmethod
-    def describe(self) -> Described:
-        """Return the fields with ids, those with vectors (length and metric), and word indexes."""
-
-    @abstractmethod
-    def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
-        """Return some values of points, or all; unknown points are absent.
-
-        The body is parsed, and a vector is an array; a missing one is absent.
-        """
-
-    @abstractmethod
-    def search(
-        self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
-    ) -> list[list[Found]]:
-        """Return the ``n`` best points: their keys, scores and some values.
-
-        All queries are in one request: vectors, weights of terms, or texts for an index of words.
-        """
-
-    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Scored]:
-        return self._scored(self.vector_field, queries, n, conditions)
-
-    def words(self, texts: Sequence[str], n: int, conditions: Conditions = ()) -> list[Scored]:
-        # Milvus Lite gives the scores below zero.
-        answers = self._scored(self.word_field, texts, n, conditions)
-        return [(ids, [abs(score) for score in scores]) for ids, scores in answers]
-
-    def _scored(self, field: str, queries: Any, n: int, conditions: Conditions) -> list[Scored]:  # noqa: ANN401
-        answers = self.search(field, [*queries], n, [[[c]] for c in conditions])
-        return [([key for key, *_ in rows], [score for _, score, _ in rows]) for rows in answers]
-
-    def key(self, text: str) -> Any:  # noqa: ANN401 - the collection's own
-        return text if self.has_text_ids else super().key(text)
-
-    def vectors(self, ids: Sequence[Any]) -> Vectors:
-        field = self.vector_field
-        return {key: row[field] for key, row in self.get(ids, field).items() if field in row}
-
-    def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        hidden = (self.vector_field, self.word_field)
-        rows = self.get(ids).items()
-        return {key: {n: v for n, v in row.items() if n not in hidden} for key, row in rows}
-
-    # Of a store of ours.
 
     @contextmanager
     def writing(self, *, is_build: bool = False) -> Iterator[Self]:

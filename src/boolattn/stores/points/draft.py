@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.stores.analysis import DocumentTerms
     from boolattn.stores.base import Array
-    from boolattn.stores.points.database import Database, Row, State, Tests
+    from boolattn.stores.foreign import Row, Tests
+    from boolattn.stores.points.database import Database, State
     from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Batch
 

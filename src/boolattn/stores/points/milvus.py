@@ -24,14 +24,7 @@ from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Condition, of_type
 from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import (
-    CANDIDATES,
-    LACKS,
-    VECTOR,
-    WORDS,
-    Database,
-    expression,
-)
+from boolattn.stores.points.database import CANDIDATES, LACKS, Database, expression
 from boolattn.stores.points.store import PointStore
 
 try:
@@ -44,7 +37,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from boolattn.stores.points.database import Client, Described, Found, Row, Tests
+    from boolattn.stores.foreign import Client, Described, Found, Row, Tests
 
 #: Seconds that an answer may take, and seconds for a graph to be built or read.
 TIMEOUT, _LOAD_TIMEOUT = 30.0, 3600.0
@@ -132,11 +125,12 @@ class MilvusCollection(Database):
         self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
     ) -> list[list[Found]]:
         options: dict[str, Any] = {"data": [*queries], "anns_field": field, "limit": n}
-        is_graph = bool(queries) and isinstance(queries[0], np.ndarray)
+        is_graph = field == self.vector_field
         options["search_params"] = {"params": {"ef": max(n, CANDIDATES)} if is_graph else {}}
         options |= {"filter": self._written(tests), "output_fields": [self.id_field, *names]}
+        score = float if is_graph else abs  # Milvus Lite gives those of texts below zero
         return [
-            [(hit[self.id_field], hit["distance"], self._row(hit["entity"], names)) for hit in hits]
+            [(h[self.id_field], score(h["distance"]), self._row(h["entity"], names)) for h in hits]
             for hits in self.call("search", self.collection, **options)
         ]
 
@@ -204,14 +198,14 @@ class MilvusCollection(Database):
         for name, (n_items, n_bytes) in _LISTS.items():
             limits = {"max_capacity": n_items, "max_length": n_bytes}
             schema.add_field(name, DataType.ARRAY, element_type=DataType.VARCHAR, **limits)
-        schema.add_field(VECTOR, DataType.FLOAT_VECTOR, dim=self.settings.dimension)
+        schema.add_field(self.vector_field, DataType.FLOAT_VECTOR, dim=self.settings.dimension)
         index = MilvusClient.prepare_index_params()
         graph = {"index_type": "HNSW", "params": {"M": 32, "efConstruction": 80}}
         kind = {"index_type": "FLAT"} if self.settings.vectors == "exact" else graph
-        index.add_index(VECTOR, metric_type="IP", **kind)
+        index.add_index(self.vector_field, metric_type="IP", **kind)
         if self.settings.words:
-            schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
-            index.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+            schema.add_field(self.word_field, DataType.SPARSE_FLOAT_VECTOR)
+            index.add_index(self.word_field, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
         lists = () if is_lite else ("tags", "asserted", "denied")
         for name in ("document", "part", *lists):
             index.add_index(name, index_type="INVERTED")
@@ -239,11 +233,11 @@ class MilvusCollection(Database):
         body, starts = point["body"], range(0, len(point["body"]), _CHARACTERS)
         row = point | {"body": [body[start : start + _CHARACTERS] for start in starts]}
         row |= {name: row[name][:_MAX_ITEMS] for name in ("asserted", "denied")}
-        if point[VECTOR] is None:
-            row[VECTOR] = np.zeros(self.settings.dimension, np.float32)
-        row[WORDS] = term_weights(point[WORDS], self.mean_length) or _NO_TERM
+        if point[self.vector_field] is None:
+            row[self.vector_field] = np.zeros(self.settings.dimension, np.float32)
+        row[self.word_field] = term_weights(point[self.word_field], self.mean_length) or _NO_TERM
         if not self.settings.words:
-            del row[WORDS]
+            del row[self.word_field]
         return row
 
     def remove(self, tests: Tests) -> None:

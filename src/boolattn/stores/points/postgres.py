@@ -22,14 +22,7 @@ from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, SIGNS, Condition, of_type
 from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import (
-    HEADS,
-    LACKS,
-    VECTOR,
-    WORDS,
-    Database,
-    expression,
-)
+from boolattn.stores.points.database import HEADS, LACKS, Database, expression
 from boolattn.stores.points.postgres_server import ERRORS, PostgresServer, quoted
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.settings import HNSW
@@ -40,13 +33,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from boolattn.stores.base import Array
-    from boolattn.stores.points.database import Client, Described, Found, Row, State, Tests
+    from boolattn.stores.foreign import Client, Described, Found, Row, Tests
+    from boolattn.stores.points.database import State
     from boolattn.stores.points.postgres_server import Connection, Parameters
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
 _FEW = 16_384
-#: Neighbours that a graph is asked for, at most; beyond it every point is compared.
-_MAX_ASKED = 65_536
 #: Largest vectors, in bytes: of a graph, and on a page beside the rest of a row.
 _MAX_GRAPH, _MAX_INLINE = 8000, 7500
 #: Columns of a point beside its vector: their types, and the categories of these.
@@ -156,35 +148,29 @@ class PostgresCollection(Database):
     def search(
         self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
     ) -> list[list[Found]]:
-        test, values = self._written(tests)
         if field == self.vector_field:
-            answers = self._near(queries, n, test, values, names)
+            answers = self._near(queries, n, tests, names)
         elif self.alias:
-            answers = self._worded(queries, n, test, values)
+            answers = self._worded(queries, n, tests)
         else:
-            answers = self._texts(field, queries, n, test, values)
+            answers = self._texts(queries, n, tests)
         return [[(key, score, self._row(names, row)) for score, key, *row in a] for a in answers]
 
     def _near(
-        self,
-        queries: Sequence[Array],
-        n: int,
-        test: str,
-        values: dict[str, Any],
-        names: Sequence[str],
+        self, vectors: Sequence[Array], n: int, tests: Tests, names: Sequence[str]
     ) -> list[list[Any]]:
         """Ask the graph; compare all points where a filter leaves few, or the graph finds few."""
-        is_exact = bool(self.alias) and (self.settings.vectors != HNSW or n > _MAX_ASKED)
+        test, values = self._written(tests)
+        is_exact = bool(self.alias) and self.settings.vectors != HNSW
         if self.alias and values and not is_exact:
             limited = f"(SELECT 1 FROM {{points}} d WHERE {test} LIMIT {_FEW + 1}) AS few"  # nosec B608
             [[(total,)]] = self.rows_of(f"SELECT count(*) FROM {limited}", [values])  # nosec B608
             is_exact = total <= _FEW
-        asked = [{**values, "query": Vector(query)} for query in queries]
+        asked = [{**values, "query": Vector(vector)} for vector in vectors]
         column, columns = quoted(self.vector_field), ", ".join(map(quoted, (self.id_field, *names)))
-        distance = f"{column} {_OPERATORS[self.metric]} %(query)s::{self._type}"
-        score = f"{int(self.metric == COSINE)} - ({distance})"
+        distance = f"({column} {_OPERATORS[self.metric]} %(query)s::{self._type})"
         select = (
-            f"SELECT {score}, {columns} FROM {{points}} d "  # nosec B608
+            f"SELECT {int(self.metric == COSINE)} - {distance}, {columns} FROM {{points}} d "  # nosec B608
             f"WHERE {test} AND {column} IS NOT NULL ORDER BY"
         )
         if not is_exact:
@@ -192,12 +178,13 @@ class PostgresCollection(Database):
             if not self.alias or all(len(rows) == n for rows in answers):
                 return answers
         # The index is not for a sum.
-        return self.rows_of(f"{select} ({distance}) + 0, d.document LIMIT {int(n)}", asked)
+        return self.rows_of(f"{select} {distance} + 0, d.document LIMIT {int(n)}", asked)
 
     def _worded(
-        self, queries: Sequence[Mapping[int, float]], n: int, test: str, values: dict[str, Any]
+        self, queries: Sequence[Mapping[int, float]], n: int, tests: Tests
     ) -> list[list[Any]]:
         """Add up BM25+ over the postings of the terms."""
+        test, values = self._written(tests)
         passing, source = "", "asked JOIN {terms} t USING (term)"
         if values:
             # Selected once: few terms have the number of documents that the server expects.
@@ -216,17 +203,15 @@ class PostgresCollection(Database):
         asked = [{**values, "terms": [*q], "rarities": [*q.values()]} for q in queries]
         return self.rows_of(statement, asked)
 
-    def _texts(
-        self, field: str, texts: Sequence[str], n: int, test: str, values: dict[str, Any]
-    ) -> list[list[Any]]:
+    def _texts(self, texts: Sequence[str], n: int, tests: Tests) -> list[list[Any]]:
         """Rank rows that have a word of a text by ``ts_rank_cd``."""
-        column, key = quoted(field), quoted(self.id_field)
+        test, values = self._written(tests)
+        column, key = quoted(self.word_field), quoted(self.id_field)
         statement = (
             f"SELECT ts_rank_cd({column}, boolattn_asked) AS boolattn_score, {key} "  # nosec B608
             f"FROM {{points}} d, (SELECT {_ANY_WORD} AS boolattn_asked) AS boolattn "
-            f"WHERE {column} @@ boolattn_asked AND {test} "
-            f"AND {quoted(self.vector_field)} IS NOT NULL "
-            f"ORDER BY boolattn_score DESC, {key} LIMIT {int(n)}"
+            f"WHERE {column} @@ boolattn_asked AND {quoted(self.vector_field)} IS NOT NULL "
+            f"AND {test} ORDER BY boolattn_score DESC, {key} LIMIT {int(n)}"
         )
         return self.rows_of(statement, [{**values, "text": text} for text in texts])
 
@@ -342,12 +327,14 @@ class PostgresCollection(Database):
         rows = []
         for point in points:
             texts = {name: json.dumps(point[name]) for name in ("id", "numbers")}
-            rows.append([*((point | texts)[name] for name in _COLUMNS), make(point[VECTOR])])
-        lengths = [sum(point[WORDS].values()) for point in points]
+            rows.append(
+                [*((point | texts)[name] for name in _COLUMNS), make(point[self.vector_field])]
+            )
+        lengths = [sum(point[self.word_field].values()) for point in points]
         terms = [
             (term, point["key"], count, length)
             for point, length in zip(points, lengths, strict=True)
-            for term, count in point[WORDS].items()
+            for term, count in point[self.word_field].items()
         ]
         with self._connection.transaction(), self._connection.cursor() as cursor:
             self.remove([[[Condition("key", "in", [point["key"] for point in points])]]])

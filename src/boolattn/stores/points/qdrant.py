@@ -28,13 +28,7 @@ from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES
 from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import (
-    CANDIDATES,
-    LACKS,
-    VECTOR,
-    WORDS,
-    Database,
-)
+from boolattn.stores.points.database import CANDIDATES, LACKS, Database
 from boolattn.stores.points.store import PointStore
 
 try:
@@ -48,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from boolattn.stores.filters import Condition
-    from boolattn.stores.points.database import Client, Described, Found, Row, Tests
+    from boolattn.stores.foreign import Client, Described, Found, Row, Tests
 
     Model = Any  # of the client's
 
@@ -174,9 +168,14 @@ class QdrantCollection(Database):
         vector = models.VectorParams(size=settings.dimension, distance=models.Distance.DOT)
         if settings.vectors == "exact":
             vector.hnsw_config = models.HnswConfigDiff(m=0)  # no graph
-        words = {WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+        words = {self.word_field: models.SparseVectorParams(modifier=models.Modifier.IDF)}
         sparse = {"sparse_vectors_config": words if settings.words else None}
-        self.call("create_collection", self.collection, vectors_config={VECTOR: vector}, **sparse)
+        self.call(
+            "create_collection",
+            self.collection,
+            vectors_config={self.vector_field: vector},
+            **sparse,
+        )
         for name, kind in _INDEXES.items():
             self.create_index(name, kind)
 
@@ -206,10 +205,12 @@ class QdrantCollection(Database):
 
     def _point(self, point: Row) -> Model:
         payload = {**point, "body": json.loads(point["body"])}
-        key, vector, words = (payload.pop(name) for name in ("key", VECTOR, WORDS))
-        named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
+        key, vector, words = (
+            payload.pop(name) for name in ("key", self.vector_field, self.word_field)
+        )
+        named: dict[str, Any] = {} if vector is None else {self.vector_field: vector.tolist()}
         if words:
-            named[WORDS] = _sparse(term_weights(words, self.mean_length))
+            named[self.word_field] = _sparse(term_weights(words, self.mean_length))
         return models.PointStruct(id=key, vector=named, payload=payload)
 
     def remove(self, tests: Tests) -> None:

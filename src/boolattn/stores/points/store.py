@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from boolattn.scoring.exact import Ranked
     from boolattn.stores.base import Array, Keys, Mask, Passages
-    from boolattn.stores.points.database import Database, Found, State
+    from boolattn.stores.foreign import Found
+    from boolattn.stores.points.database import Database, State
     from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Draft
 
