@@ -25,7 +25,7 @@ class ArrayCollection(Collection):
         """Vectors need no connection."""
 
     def describe(self):
-        return [""], {"vector": (self._vectors.shape[1], self._similarity)}, []
+        return {}, [""], {"vector": (self._vectors.shape[1], self._similarity)}, []
 
     def get(self, ids, *names):
         rows = {number: self._rows[number] for number in ids if number in range(len(self._rows))}

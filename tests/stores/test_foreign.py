@@ -526,7 +526,7 @@ class Worded(ArrayCollection):
     """Has a word index of its own, which knows whole words alone."""
 
     def describe(self):
-        return [*super().describe()[:2], ["words"]]
+        return [*super().describe()[:3], ["words"]]
 
     def search(self, field, queries, n, tests, *names):
         if field != "words":

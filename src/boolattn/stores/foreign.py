@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     Found = tuple[Any, float, Row]  # id, score and some values
     #: In each list one alternative must hold, of which all conditions must.
     Tests = list[list[list[Condition]]]
-    Described = tuple[Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]]
+    Described = tuple[
+        Mapping[str, Any], Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]
+    ]
 
 #: How a collection compares vectors.
 COSINE, DOT = "cosine", "dot"
@@ -63,7 +65,7 @@ class Collection(ABC):
 
     limit: int | None = None  # maximum number of results of one search
     has_text_ids = False  # whether an id of digits is a text
-    types: Mapping[str, Any] = {}  # of the fields, where filters depend on them
+    types: Mapping[str, Any]  # of the fields, where filters depend on them
 
     @checked
     def __init__(  # noqa: PLR0913 - what a collection may call its own
@@ -81,7 +83,7 @@ class Collection(ABC):
         self.name = f"{type(self).__name__.removesuffix('Collection')} ({collection})"
         self.collection, self.text, self.title = collection, text, title
         self.connect(client)
-        ids, vectors, indexes = self.describe()
+        self.types, ids, vectors, indexes = self.describe()
         self.id_field = self._choose("id", id, self.types if id else ids)
         self.vector_field = self._choose("vector", vector, vectors)
         self.dimension, self.metric = vectors[self.vector_field]
@@ -104,7 +106,10 @@ class Collection(ABC):
 
     @abstractmethod
     def describe(self) -> Described:
-        """Return the fields with ids, those with vectors (length and metric), and word indexes."""
+        """Return what fields there are: types where filters depend on them, and names.
+
+        The names of fields that may be ids, with vectors (length and metric), with word indexes.
+        """
 
     @abstractmethod
     def get(self, ids: Iterable[Any], *names: str) -> dict[Any, Row]:

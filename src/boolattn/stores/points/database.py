@@ -82,9 +82,7 @@ class Database(Collection):
     precisions: Sequence[str] = ("float32",)  # how vectors can be stored
     has_idf = False  # whether the database itself multiplies weights of words by rarity
     is_exact = False  # whether a search compares every point, whatever the settings say
-    has_every_field = False  # whether points without words have some, and the state a vector
     mean_length = 1.0  # of documents, where words are weighted when they are written
-    passage_fields: Sequence[str] = ("document", "part", "version")  # what counts a passage
     settings: StoreSettings  # of a store of ours
     alias = ""  # the name of a store of ours, for which the name of the collection is looked up
     id_field, vector_field, word_field, metric = "key", VECTOR, WORDS, DOT
@@ -130,7 +128,7 @@ class Database(Collection):
     def builds(self) -> tuple[str, list[str]]:
         """Return the collection in use, and the stopped builds; remove what a build replaced."""
         names, current = sorted(self.names()), self.target()
-        if self.alias in names:
+        if self.alias in names and not current:
             raise IndexFolderError(
                 f"{self.name} is a collection that boolattn did not make; choose another name"
             )

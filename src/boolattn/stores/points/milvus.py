@@ -24,7 +24,7 @@ from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Condition, of_type
 from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import CANDIDATES, LACKS, Database, expression
+from boolattn.stores.points.database import CANDIDATES, HEADS, LACKS, PASSAGES, Database, expression
 from boolattn.stores.points.store import PointStore
 
 try:
@@ -35,7 +35,7 @@ except ImportError as error:
     raise MissingDataError("Milvus needs: pip install 'boolattn[milvus]'") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from boolattn.stores.foreign import Client, Described, Found, Row, Tests
 
@@ -61,9 +61,11 @@ class MilvusCollection(Database):
     """A collection of Milvus: a server's, which is connected to again, or a file's."""
 
     limit = 16_384  # Milvus's own
-    has_every_field = True
     parse = partial(parse_server, kind="milvus", secret="MILVUS_TOKEN")
-    types = dict.fromkeys(_LISTS, "ARRAY") | {"numbers": "JSON", "version": "VARCHAR"}
+    types: Mapping[str, str] = dict.fromkeys(_LISTS, "ARRAY") | {
+        "numbers": "JSON",
+        "version": "VARCHAR",
+    }
 
     def connect(self, client: Client | str) -> None:
         if isinstance(client, str) and "://" not in client and Path(client).suffix != ".db":
@@ -100,7 +102,7 @@ class MilvusCollection(Database):
     def describe(self) -> Described:
         about = self.call("describe_collection", self.collection)
         fields = {field["name"]: field for field in about["fields"]}
-        self.types = {name: getattr(f["type"], "name", "") for name, f in fields.items()}
+        types = {name: getattr(f["type"], "name", "") for name, f in fields.items()}
         [key] = (name for name, field in fields.items() if field.get("is_primary"))
         vectors = {}
         for name, field in fields.items():
@@ -110,8 +112,8 @@ class MilvusCollection(Database):
                 vectors[name] = (length, _METRICS.get(metric, metric))
         functions = [f for f in about.get("functions") or () if int(f["type"]) == _BM25]
         words = [name for function in functions for name in function["output_field_names"]]
-        self.has_text_ids = self.types[key] == "VARCHAR"
-        return [key], vectors, words
+        self.has_text_ids = types[key] == "VARCHAR"
+        return types, [key], vectors, words
 
     def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
         wanted, rows = list(dict.fromkeys(keys)), dict[Any, Any]()
@@ -126,6 +128,8 @@ class MilvusCollection(Database):
     ) -> list[list[Found]]:
         options: dict[str, Any] = {"data": [*queries], "anns_field": field, "limit": n}
         is_graph = field == self.vector_field
+        if self.alias:  # every point has some words, and the state a vector
+            tests = [*tests, *(PASSAGES if is_graph else HEADS)]
         options["search_params"] = {"params": {"ef": max(n, CANDIDATES)} if is_graph else {}}
         options |= {"filter": self._written(tests), "output_fields": [self.id_field, *names]}
         score = float if is_graph else abs  # Milvus Lite gives those of texts below zero

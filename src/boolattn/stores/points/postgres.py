@@ -16,26 +16,32 @@ import numpy as np
 from pgvector import HalfVector, Vector
 from psycopg.errors import UndefinedColumn, UndefinedTable
 
-from boolattn.errors import ConfigError, QueryError, ServerError
+from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import one_line
-from boolattn.stores.filters import RANGES, SIGNS, Condition, of_type
+from boolattn.stores.filters import Condition
 from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import HEADS, LACKS, Database, expression
-from boolattn.stores.points.postgres_server import ERRORS, PostgresServer, quoted
+from boolattn.stores.points.database import HEADS, Database
+from boolattn.stores.points.postgres_server import (
+    ERRORS,
+    PostgresServer,
+    quoted,
+    quoted_table,
+    written,
+)
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.settings import HNSW
 from boolattn.stores.values import term_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from boolattn.stores.base import Array
     from boolattn.stores.foreign import Client, Described, Found, Row, Tests
     from boolattn.stores.points.database import State
-    from boolattn.stores.points.postgres_server import Connection, Parameters
+    from boolattn.stores.points.postgres_server import Connection, Parameters, Types
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
 _FEW = 16_384
@@ -47,22 +53,11 @@ _COLUMNS |= {"version": ("text", "S"), "tags": ("_text", "A"), "numbers": ("json
 _COLUMNS |= {"asserted": ("_text", "A"), "denied": ("_text", "A"), "n_passages": ("int4", "N")}
 _COLUMNS |= {"id": ("json", "U"), "body": ("json", "U")}
 _OPERATORS = {COSINE: "<=>", DOT: "<#>"}
-_METRICS = {"cosine": COSINE, "ip": DOT, "l2": "L2 distance"}
 #: Any word of a text, as the database's configuration stems it, or as it is.
 _ANY_WORD = (
     "replace(plainto_tsquery(%(text)s)::text, $$' & '$$, $$' | '$$)::tsquery || "
     "replace(plainto_tsquery('simple', %(text)s)::text, $$' & '$$, $$' | '$$)::tsquery"
 )
-_DESCRIBED = """
-    SELECT a.attname, t.typname, t.typcategory, coalesce(i.indisprimary, false)
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND i.indnatts = 1
-        AND a.attnum = i.indkey[0]
-    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped"""
-_INDEXES = """
-    SELECT split_part(o.opcname, '_', 2) FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0]
-    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-    WHERE i.indrelid = %s::regclass AND a.attname = %s AND i.indisvalid"""
 
 
 class PostgresCollection(Database):
@@ -72,10 +67,9 @@ class PostgresCollection(Database):
     """
 
     precisions = ("float32", "float16")
-    passage_fields = ("document",)  # of what is written at once no other version is found
     has_text_ids = True  # Postgres makes an id of it
     parse = staticmethod(parse_postgres)
-    types = _COLUMNS
+    types: Types = _COLUMNS
     _connection: Connection = None  # the only one that may write, while one does
     _current = ""  # the tables in use, once they are known
 
@@ -96,7 +90,7 @@ class PostgresCollection(Database):
         if table == self.alias:
             table = self._current = self._current or self.known_target()
         for name, suffix in {"points": "", "terms": "_terms", "state": "_state"}.items():
-            statement = statement.replace(f"{{{name}}}", _table(table + suffix))
+            statement = statement.replace(f"{{{name}}}", quoted_table(table + suffix))
         return statement
 
     def _execute(self, statement: str, values: Parameters | None = None) -> Any:  # noqa: ANN401
@@ -117,18 +111,7 @@ class PostgresCollection(Database):
         return self._server.search(self._named(statement), asked, effort)
 
     def describe(self) -> Described:
-        [columns] = self.rows_of(_DESCRIBED, [(self.collection,)])
-        self.types = {name: (kind, category) for name, kind, category, _ in columns}
-        vectors = {}
-        for name in [name for name, kind, *_ in columns if kind in ("vector", "halfvec")]:
-            [indexes] = self.rows_of(_INDEXES, [(self.collection, name)])
-            metrics = [_METRICS[index] for (index,) in indexes if index in _METRICS]
-            column = quoted(name)
-            lengths = f"SELECT vector_dims({column}) FROM {{points}} WHERE {column} IS NOT NULL"  # nosec B608
-            [length] = self.rows_of(f"{lengths} LIMIT 1")
-            vectors[name] = (length[0][0] if length else 0, metrics[0] if metrics else COSINE)
-        words = [name for name, kind, *_ in columns if kind == "tsvector"]
-        return [name for name, *_, is_key in columns if is_key], vectors, words
+        return self._server.describe(self.collection)
 
     def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
         columns = ", ".join(map(quoted, (self.id_field, *(names or self.types))))
@@ -139,10 +122,8 @@ class PostgresCollection(Database):
 
     def _row(self, names: Iterable[str], values: Iterable[Any]) -> Row:
         row = dict(zip(names, values, strict=True))
-        if row.get(self.vector_field) is None:
-            row.pop(self.vector_field, None)
-        else:
-            row[self.vector_field] = np.asarray(row[self.vector_field].to_numpy(), np.float32)
+        if (vector := row.pop(self.vector_field, None)) is not None:
+            row[self.vector_field] = np.asarray(vector.to_numpy(), np.float32)
         return row
 
     def search(
@@ -160,7 +141,7 @@ class PostgresCollection(Database):
         self, vectors: Sequence[Array], n: int, tests: Tests, names: Sequence[str]
     ) -> list[list[Any]]:
         """Ask the graph; compare all points where a filter leaves few, or the graph finds few."""
-        test, values = self._written(tests)
+        test, values = written(tests, self.types, self.name)
         is_exact = bool(self.alias) and self.settings.vectors != HNSW
         if self.alias and values and not is_exact:
             limited = f"(SELECT 1 FROM {{points}} d WHERE {test} LIMIT {_FEW + 1}) AS few"  # nosec B608
@@ -168,7 +149,7 @@ class PostgresCollection(Database):
             is_exact = total <= _FEW
         asked = [{**values, "query": Vector(vector)} for vector in vectors]
         column, columns = quoted(self.vector_field), ", ".join(map(quoted, (self.id_field, *names)))
-        distance = f"({column} {_OPERATORS[self.metric]} %(query)s::{self._type})"
+        distance = f"({column} {_OPERATORS[self.metric]} %(query)s::{self.vector_type})"
         select = (
             f"SELECT {int(self.metric == COSINE)} - {distance}, {columns} FROM {{points}} d "  # nosec B608
             f"WHERE {test} AND {column} IS NOT NULL ORDER BY"
@@ -184,7 +165,7 @@ class PostgresCollection(Database):
         self, queries: Sequence[Mapping[int, float]], n: int, tests: Tests
     ) -> list[list[Any]]:
         """Add up BM25+ over the postings of the terms."""
-        test, values = self._written(tests)
+        test, values = written(tests, self.types, self.name)
         passing, source = "", "asked JOIN {terms} t USING (term)"
         if values:
             # Selected once: few terms have the number of documents that the server expects.
@@ -205,7 +186,7 @@ class PostgresCollection(Database):
 
     def _texts(self, texts: Sequence[str], n: int, tests: Tests) -> list[list[Any]]:
         """Rank rows that have a word of a text by ``ts_rank_cd``."""
-        test, values = self._written(tests)
+        test, values = written(tests, self.types, self.name)
         column, key = quoted(self.word_field), quoted(self.id_field)
         statement = (
             f"SELECT ts_rank_cd({column}, boolattn_asked) AS boolattn_score, {key} "  # nosec B608
@@ -215,48 +196,8 @@ class PostgresCollection(Database):
         )
         return self.rows_of(statement, [{**values, "text": text} for text in texts])
 
-    def _written(self, tests: Tests) -> tuple[str, dict[str, Any]]:
-        """Write tests on a table that is called d; return them with their values."""
-        values: dict[str, Any] = {}
-
-        def add(value: object) -> str:
-            values[f"value{len(values)}"] = value
-            return f"%(value{len(values) - 1})s"
-
-        return expression(tests, lambda condition: self._test(condition, add)) or "true", values
-
-    def _test(self, condition: Condition, add: Callable[[object], str]) -> str:
-        """Write a condition on a column, or on a value inside a column of JSON."""
-        name, kind = condition.name, condition.kind
-        column, _, path = name.partition(".")
-        is_json = name not in self.types and self.types.get(column, ("",))[0] in ("json", "jsonb")
-        if name not in self.types and not is_json:
-            shown = ", ".join(self.types)
-            raise QueryError(f"{self.name} has no column {name!r}; there are: {shown}")
-        category = self.types.get(name, ("", "S"))[1]
-        wanted = of_type(condition.values, is_text=category != "N")
-        value = f"(d.{quoted(column)} #>> {add(path.split('.'))})" if is_json else quoted(name)
-        if kind in RANGES:
-            cast = "::numeric" if is_json and not isinstance(wanted[0], str) else ""
-            test = f"{value}{cast} {SIGNS[kind]} {add(wanted[0])}"
-        elif kind == "exists":
-            test = f"{value} IS {'NOT ' if wanted[0] else ''}NULL"
-        elif kind == LACKS:
-            # A join, for which the index of terms is used; a negated test would read every list.
-            asserting = f"x.{value} @> {add(wanted)}::text[]"
-            selected = f"SELECT 1 FROM {{points}} x WHERE x.key = d.document AND {asserting}"  # nosec B608
-            return f"NOT EXISTS ({selected})"
-        elif category == "A":
-            test = f"{value} && {add(wanted)}"
-        else:
-            if is_json:
-                wanted = [str(v).lower() if isinstance(v, bool) else str(v) for v in wanted]
-            test = f"{value} = ANY({add(wanted)})"
-        is_wanted = (kind == "not") == condition.is_negated
-        return f"({test})" if is_wanted else f"({test}) IS NOT TRUE"
-
     def target(self) -> str:
-        statement = f"SELECT boolattn_collection FROM {_table(self.alias)}"  # nosec B608
+        statement = f"SELECT boolattn_collection FROM {quoted_table(self.alias)}"  # nosec B608
         lent = nullcontext(self._connection) if self._connection else self._server.connected()
         missing = suppress(UndefinedTable, UndefinedColumn)
         with lent as connection, missing:
@@ -269,18 +210,17 @@ class PostgresCollection(Database):
             "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE "
             "nspname = coalesce(nullif(%s, ''), current_schema())"
         )
-        names = [schema + dot + row[0] for row in self._connection.execute(statement, (schema,))]
-        return [name for name in names if name != self.alias or not self.target()]
+        return [schema + dot + row[0] for row in self._connection.execute(statement, (schema,))]
 
     def create_collection(self) -> None:
-        n_bytes = self.settings.dimension * (2 if self._type == "halfvec" else 4)
+        n_bytes = self.settings.dimension * (2 if self.vector_type == "halfvec" else 4)
         if self.settings.vectors == HNSW and n_bytes > _MAX_GRAPH:
             raise ConfigError(
                 f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
                 f"{self.settings.dimension}: index with --vectors exact"
             )
         columns = [f"{name} {kind} NOT NULL" for name, (kind, _) in _COLUMNS.items()]
-        columns.append(f"vector {self._type}({self.settings.dimension}) NOT NULL")
+        columns.append(f"vector {self.vector_type}({self.settings.dimension}) NOT NULL")
         columns.append("PRIMARY KEY (key)")
         # Plain vectors are read without a detour by searches that compare every row.
         storage = "PLAIN" if n_bytes <= _MAX_INLINE else "EXTERNAL"
@@ -295,7 +235,8 @@ class PostgresCollection(Database):
         )
 
     @property
-    def _type(self) -> str:
+    def vector_type(self) -> str:
+        """The type of the vectors."""
         if not self.alias:
             return self.types[self.vector_field][0]
         return "halfvec" if self.settings.precision == "float16" else "vector"
@@ -304,7 +245,7 @@ class PostgresCollection(Database):
         indexes = ["{terms} (term, document) INCLUDE (count, length)"]
         indexes += ["{points} USING gin (tags)", "{points} USING gin (asserted)"]
         if self.settings.vectors == HNSW:
-            graph = f"hnsw (vector {self._type}_ip_ops) WITH (m = 32, ef_construction = 80)"
+            graph = f"hnsw (vector {self.vector_type}_ip_ops) WITH (m = 32, ef_construction = 80)"
             indexes.append(f"{{points}} USING {graph}")
         for number, index in enumerate(indexes):
             name = quoted(f"{self.collection.rpartition('.')[2]}_{number}")
@@ -313,7 +254,7 @@ class PostgresCollection(Database):
             self._execute(f"VACUUM ANALYZE {table}")
 
     def switch(self, old: str) -> None:
-        view, value = _table(self.alias), f"'{self.collection}'::text AS boolattn_collection"
+        view, value = quoted_table(self.alias), f"'{self.collection}'::text AS boolattn_collection"
         self._execute(f"CREATE OR REPLACE VIEW {view} AS SELECT {value}")
 
     def drop(self, collection: str) -> None:
@@ -323,7 +264,7 @@ class PostgresCollection(Database):
                 self.at(collection)._execute(f"DROP TABLE IF EXISTS {table}")
 
     def insert(self, points: list[Row]) -> None:
-        make = HalfVector if self._type == "halfvec" else Vector
+        make = HalfVector if self.vector_type == "halfvec" else Vector
         rows = []
         for point in points:
             texts = {name: json.dumps(point[name]) for name in ("id", "numbers")}
@@ -337,7 +278,7 @@ class PostgresCollection(Database):
             for term, count in point[self.word_field].items()
         ]
         with self._connection.transaction(), self._connection.cursor() as cursor:
-            self.remove([[[Condition("key", "in", [point["key"] for point in points])]]])
+            self.remove([[[Condition("key", "in", (*(point["key"] for point in points),))]]])
             values = ", ".join(["%s"] * len(_COLUMNS))
             cursor.executemany(self._named(f"INSERT INTO {{points}} VALUES ({values}, %b)"), rows)
             lists = "%s::bigint[], %s::bigint[], %s::int[], %s::int[]"
@@ -348,7 +289,7 @@ class PostgresCollection(Database):
             self._execute(change, totals)
 
     def remove(self, tests: Tests) -> None:
-        test, values = self._written(tests)
+        test, values = written(tests, self.types, self.name)
         self._execute(
             f"WITH gone AS (DELETE FROM {{points}} d WHERE {test} RETURNING key, part), words AS "
             "(DELETE FROM {terms} t USING gone WHERE t.document = gone.key RETURNING count) "
@@ -358,7 +299,7 @@ class PostgresCollection(Database):
         )
 
     def count(self, tests: Tests) -> int:
-        test, values = self._written(tests)
+        test, values = written(tests, self.types, self.name)
         statement = f"SELECT count(*) FROM {{points}} d WHERE {test}"  # nosec B608
         if tests == HEADS:
             statement = "SELECT documents FROM {state}"
@@ -371,7 +312,7 @@ class PostgresCollection(Database):
         return int(number)
 
     def select(self, tests: Tests, n: int) -> list[int]:
-        test, values = self._written(tests)
+        test, values = written(tests, self.types, self.name)
         ordered = f"WHERE {test} ORDER BY d.key LIMIT {int(n)}"
         [rows] = self.rows_of(f"SELECT d.key FROM {{points}} d {ordered}", [values])  # nosec B608
         return [key for (key,) in rows]
@@ -385,19 +326,15 @@ class PostgresCollection(Database):
         self._execute("UPDATE {state} SET body = %s", (json.dumps(state),))
 
 
-def _table(name: str) -> str:
-    """Return the name of a table, perhaps in a schema, as SQL writes it."""
-    return ".".join(map(quoted, name.split(".")))
-
-
 class PostgresStore(PointStore):
     """A store at ``postgresql://[user@]host[:port]/database?table=NAME``."""
 
     kind = PostgresCollection
+    database: PostgresCollection
 
     def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
         """Compare on the server, which would else send vectors."""
-        columns = ", ".join(len(vectors) * [f"max(-(vector <#> %s::{self.database._type}))"])
+        columns = ", ".join(len(vectors) * [f"max(-(vector <#> %s::{self.database.vector_type}))"])
         statement = (
             f"SELECT document, {columns} FROM {{points}} WHERE document = ANY(%s) "  # nosec B608
             "GROUP BY document"

@@ -91,7 +91,7 @@ class QdrantCollection(Database):
             distance = str(getattr(about.distance, "value", about.distance))
             metric = "several vectors" if about.multivector_config else distance.lower()
             vectors[name] = (int(about.size), _METRICS.get(distance, metric))
-        return [""], vectors, []
+        return {}, [""], vectors, []
 
     def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
         if not (wanted := [*keys]):

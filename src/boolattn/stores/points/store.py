@@ -144,14 +144,14 @@ class PointStore(ServerStore):
         self, field: str, queries: Sequence[Any], n: int, where: Filter
     ) -> list[list[Found]]:
         """Search some vectors at a time."""
-        database, tests = self.database, tests_of(where)
-        if database.has_every_field:
-            tests += HEADS if field == WORDS else PASSAGES
-        names = database.passage_fields if field == VECTOR and self.settings.passages else ()
+        has_passages, tests = field == VECTOR and self.settings.passages, tests_of(where)
+        names = ("document", "part", "version") if has_passages else ()
         return [
             rows
             for start in range(0, len(queries), _QUERIES)
-            for rows in database.search(field, queries[start : start + _QUERIES], n, tests, *names)
+            for rows in self.database.search(
+                field, queries[start : start + _QUERIES], n, tests, *names
+            )
         ]
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
@@ -269,7 +269,7 @@ class PointStore(ServerStore):
             raise ServerError(f"{self.label} has vectors that are not finite; index again")
         counted = (
             [
-                (row.get("document", key), score)
+                (row["document"] if row else key, score)
                 for key, score, row in rows
                 if not row.get("part") or versions.get(row["document"]) == row["version"]
             ]
