@@ -133,10 +133,9 @@ class MilvusCollection(Database):
         options["search_params"] = {"params": {"ef": max(n, CANDIDATES)} if is_graph else {}}
         options |= {"filter": self._written(tests), "output_fields": [self.id_field, *names]}
         score = float if is_graph else abs  # Milvus Lite gives those of texts below zero
-        return [
-            [(h[self.id_field], score(h["distance"]), self._row(h["entity"], names)) for h in hits]
-            for hits in self.call("search", self.collection, **options)
-        ]
+        answers = self.call("search", self.collection, **options)
+        pairs = [[(hit["entity"], score(hit["distance"])) for hit in hits] for hits in answers]
+        return [[(row[self.id_field], s, self._row(row, names)) for row, s in p] for p in pairs]
 
     def query(self, tests: Tests, *names: str) -> list[Row]:
         """Return values of the rows that pass some tests."""
