@@ -135,7 +135,9 @@ class PostgresCollection(Database):
             answers = self._worded(queries, n, tests)
         else:
             answers = self._texts(queries, n, tests)
-        return [[(key, score, self._row(names, row)) for score, key, *row in a] for a in answers]
+        if not names:
+            return [[(key, score, {}) for score, key in rows] for rows in answers]
+        return [[(row[1], row[0], self._row(names, row[2:])) for row in rows] for rows in answers]
 
     def _near(
         self, vectors: Sequence[Array], n: int, tests: Tests, names: Sequence[str]
