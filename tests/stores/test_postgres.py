@@ -519,6 +519,9 @@ def test_a_foreign_table_has_words_of_its_own(server, store):
         Searcher(PostgresCollection(server.get_uri(), "foreign_words", metric="l1"), encoder)
     with pytest.raises(QueryError, match="has no column 'zip'"):
         collection.search("e", [encoded("x")], 2, [[[c] for c in read_filters({"zip": 1})]])
+    by_address = pytest.raises(ConfigError, match="a Postgres is named by its address")
+    with psycopg.connect(server.get_uri()) as connection, by_address:
+        PostgresCollection(connection, "foreign_words")
     with pytest.raises(ServerError, match='relation "nowhere" does not exist'):
         PostgresCollection(server.get_uri(), "nowhere")
     table = tables_of(server, store.address)

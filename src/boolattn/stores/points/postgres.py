@@ -74,6 +74,8 @@ class PostgresCollection(Database):
     _current = ""  # the tables in use, once they are known
 
     def connect(self, client: Client | str) -> None:
+        if not isinstance(client, str):
+            raise ConfigError(f"{self.name}: a Postgres is named by its address")
         self._server = PostgresServer(client, self.name)
 
     @contextmanager
