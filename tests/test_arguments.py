@@ -26,12 +26,12 @@ from boolattn.query.syntax import parse as parse_query
 from boolattn.query.tokens import is_explicit
 from boolattn.search import load_model
 from boolattn.search.systems import Bm25Ranker
-from boolattn.stores.foreign import ArrayCollection
-from boolattn.stores.points.milvus_collection import MilvusCollection
+from boolattn.stores.points.milvus import MilvusCollection
+from boolattn.stores.points.postgres import PostgresCollection
 from boolattn.stores.points.qdrant import QdrantCollection
-from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.training.settings import PretrainSettings, TrainSettings
 from tests.search import word_model
+from tests.stores.arrays import ArrayCollection
 
 ODD = [None, 3, 1.5, float("nan"), b"moths", ["moths", 3], {"text": 3}, np.zeros(3), object()]
 #: Nothing of these is a path.
@@ -214,8 +214,6 @@ OTHER_CALLS = {
     "Qdrant": lambda _, odd: QdrantCollection(odd, "moths"),
     "Milvus": lambda _, odd: MilvusCollection(odd, "moths"),
     "Postgres": lambda _, odd: PostgresCollection(odd, "moths"),
-    "vectors": lambda _, odd: ArrayCollection(odd, ROWS),
-    "rows": lambda _, odd: ArrayCollection(np.eye(1), odd),
 }
 #: Of no use to any of the calls above.
 NOTHING = [*(b"moths", object(), np.zeros(3), torch.zeros(2), {3: 4}, [3], PureWindowsPath("a"))]

@@ -11,7 +11,6 @@ import pytest
 import boolattn
 from boolattn.search import Searcher, SearchResult
 from boolattn.stores.address import open_store
-from boolattn.stores.foreign import ArrayCollection
 
 NAMES = [name for name in boolattn.__all__ if not name.startswith("__")]
 #: A docstring may leave the example to one that it refers to.
@@ -41,7 +40,7 @@ def test_a_public_name_has_an_example(name):
         assert has_example(value, boolattn)
 
 
-@pytest.mark.parametrize("value", [open_store, ArrayCollection], ids=lambda value: value.__name__)
+@pytest.mark.parametrize("value", [open_store], ids=lambda value: value.__name__)
 def test_what_the_pages_name_of_stores_has_an_example(value):
     assert has_example(value, inspect.getmodule(value))
 

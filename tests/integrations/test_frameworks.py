@@ -8,8 +8,8 @@ import pytest
 
 from boolattn.errors import ConfigError
 from boolattn.search import Searcher
-from boolattn.stores.foreign import ArrayCollection
 from tests.search import word_model
+from tests.stores.arrays import ArrayCollection
 
 QUERY = "moths AND Borneo NOT Sumatra"
 DOCUMENTS = word_model.corpus()

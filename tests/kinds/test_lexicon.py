@@ -41,6 +41,19 @@ def claim(text, kind, kinds=KINDS):
         ("Ham And Eggs", "meat"),
         ("clam chowder", "soup"),
         ("clam chowder", "seafood"),
+        # What WordNet lacks.
+        ("crispy bacon", "pork"),
+        ("crispy bacon", "red meat"),
+        ("turkey bacon", "meat"),
+        ("a slice of feta", "cheese"),
+        ("grilled tuna steak", "fish"),
+        ("espresso", "caffeinated drinks"),
+        ("offices in Stockholm", "Scandinavia"),
+        ("offices in Kyiv", "former Soviet Union"),
+        ("offices in Lima", "Latin America"),
+        ("a tool written in Python", "programming language"),
+        ("a MySQL client", "database"),
+        ("Rip a DVD.", "disc"),
     ],
 )
 def test_a_thing_is_of_its_kind(text, kind):
@@ -56,6 +69,12 @@ def test_a_thing_is_of_its_kind(text, kind):
         ("a butternut squash", "dairy"),
         ("rice flour", "gluten"),
         ("Dust it with nutmeg.", "nut"),
+        ("turkey bacon", "pork"),
+        ("grilled tuna steak", "beef"),
+        ("tortilla chips", "gluten"),
+        ("herbal tea", "caffeine"),
+        ("a tea towel", "caffeine"),
+        ("roasted eggplant", "egg"),
         ("the cream, scheme and dream", "fish"),
         # A kind is not of the things of it.
         ("dairy", "cream"),

@@ -63,6 +63,13 @@ def test_strict_not_leaves_out_things_of_the_kind(searcher, query, options, left
     assert found(searcher, query, **options) == TEXTS.keys() - left_out
 
 
+def test_of_several_phrases_words_alone_leave_out(retriever):
+    texts = {"squat": "Leg muscles: quadriceps.", "row": "Biceps. Stand with one leg forward."}
+    searcher = Searcher.from_texts(documents(texts), retriever)
+    assert found(searcher, "exercises NOT muscle") == set()
+    assert found(searcher, "exercises NOT leg muscles") == {"row"}
+
+
 def test_what_was_left_out_is_told_with_its_reason(searcher):
     result = searcher.search("dishes without dairy")
     assert {document.id: document for document in result.left_out} == {
@@ -77,6 +84,11 @@ def test_what_was_left_out_is_told_with_its_reason(searcher):
     first = searcher.search("dishes without dairy", k=1)
     assert len(first.hits) == 1
     assert first.left_out == result.left_out
+
+
+def test_a_reason_names_the_kind_alone(searcher):
+    result = searcher.search("dessert NOT dessert dairy")
+    assert [document.why for document in result.left_out][:1] == ["mascarpone is dairy"]
 
 
 def test_a_word_that_is_allowed_leaves_nothing_out(searcher):

@@ -10,8 +10,8 @@ import pytest
 import boolattn
 from boolattn.errors import ConfigError, DataError
 from boolattn.search import Document, Searcher
-from boolattn.stores.foreign import ArrayCollection
 from tests.search import word_model
+from tests.stores.arrays import ArrayCollection
 
 
 @pytest.fixture
@@ -92,3 +92,36 @@ def test_a_missing_extra_is_one_line():
     assert done.stderr.splitlines()[-1].endswith(
         "boolattn.attach needs torch; pip install 'boolattn[attach]'"
     )
+
+
+def test_documents_are_found_by_the_vectors_that_are_given():
+    rows = [{"id": "a", "text": "first"}, {"id": "b", "text": "second"}]
+
+    def embed(texts):
+        return [[1.0, 0.0] if text == "left" else [0.0, 1.0] for text in texts]
+
+    searcher = Searcher.from_texts(rows, embed, parser=None, encode=[[0.0, 3.0], [2.0, 0.0]])
+    assert [searcher.search(text, 1)[0].id for text in ("left", "right")] == ["b", "a"]
+    assert searcher.search("left", 1)[0].score == pytest.approx(1)  # they are normalised
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        ([[1.0, 0.0]], "only 1 vectors for 2"),
+        ([[1.0, 0.0]] * 3, "3 vectors for 2 documents"),
+        ([[1.0], [0.0]], "dimension|length|shape"),
+        ([1.0, 0.0], "shape"),
+        ([["a", "b"]], "must be an array of numbers"),
+        ([[float("nan"), 0.0]] * 2, "finite"),
+    ],
+)
+def test_vectors_that_do_not_fit_are_refused(vectors, message):
+    with pytest.raises(DataError, match=message):
+        Searcher.from_texts(["a", "b"], lambda texts: [[1.0, 0.0]] * len(texts), encode=vectors)
+
+
+def test_known_vectors_are_of_whole_documents(tmp_path):
+    for setting in ({"resume": True}, {"passages": 10}):
+        with pytest.raises(ConfigError, match="whole documents"):
+            Searcher.build(tmp_path / "index", ["a"], encode=[[1.0]], **setting)

@@ -48,7 +48,7 @@ CLIENTS = {
     },
     "postgres": {
         "psycopg.Connection": ("execute",),
-        "psycopg.Copy": ("write_row", "__exit__"),
+        "psycopg.Cursor": ("executemany",),
     },
 }
 #: Flags of a file that is opened to be written.

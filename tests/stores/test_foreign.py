@@ -1,7 +1,6 @@
 """Composed search over collections that somebody else filled: all answer as an index does."""
 
 import json
-import operator
 import threading
 import time
 import uuid
@@ -26,16 +25,17 @@ from boolattn.errors import (
 from boolattn.query.plan import plan_queries
 from boolattn.query.syntax import parse
 from boolattn.search import Searcher
-from boolattn.stores.foreign import CANDIDATES, ArrayCollection, Collection, ForeignStore
-from boolattn.stores.points.milvus_collection import MilvusCollection
+from boolattn.stores.foreign import CANDIDATES, ForeignStore
+from boolattn.stores.points import postgres_server
+from boolattn.stores.points.milvus import MilvusCollection
+from boolattn.stores.points.postgres import PostgresCollection
 from boolattn.stores.points.qdrant import QdrantCollection
-from boolattn.stores.postgres import collection
-from boolattn.stores.postgres.collection import PostgresCollection
 from boolattn.stores.writer import titled
 from tests.exact_ranking import rank_plans
 from tests.parses import read_trees
 from tests.search import word_model
 from tests.search.conftest import crash
+from tests.stores.arrays import ArrayCollection
 
 DIMENSION = word_model.DIMENSION
 DOCUMENTS = word_model.corpus()
@@ -48,7 +48,7 @@ FILTERS = (
     {"place": {"not": ["Peru", "Java"]}},
     {"year": {"exists": True}, "is_old": True},
 )
-KINDS = ("small", "array", "qdrant", "named", "pgvector", "pgvector-hnsw", "milvus")
+KINDS = ("array", "qdrant", "named", "pgvector", "pgvector-hnsw", "milvus")
 
 
 @pytest.fixture(scope="module")
@@ -84,47 +84,9 @@ def fill_qdrant(client, name, vectors, *, distance="Cosine", using=""):
     client.upsert(name, points)
 
 
-class Small(Collection):
-    """All that a collection of one's own needs."""
-
-    name, metric, dimension = "the list", "cosine", DIMENSION
-
-    def __init__(self, vectors):
-        self._vectors = vectors
-
-    def nearest(self, queries, n, conditions=()):
-        rows = [row for row, values in enumerate(ROWS) if self._passes(values, conditions)]
-        order = np.argsort(-(queries @ self._vectors[rows].T), axis=1, kind="stable")[:, :n]
-        chosen = [[rows[place] for place in own] for own in order]
-        return [self.vectors(own) for own in chosen]
-
-    def vectors(self, ids):
-        return {name: self._vectors[name] for name in ids if name in range(len(ROWS))}
-
-    def rows(self, ids):
-        return {name: ROWS[name] for name in ids if name in range(len(ROWS))}
-
-    def _passes(self, values, conditions):
-        compare = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
-        for condition in conditions:
-            value, wanted = values.get(condition.name), condition.values
-            holds = {
-                "in": value in wanted,
-                "not": value not in wanted,
-                "exists": (value is not None) == wanted[:1][0],
-            }.get(condition.kind)
-            if condition.kind in compare:
-                holds = value is not None and compare[condition.kind](value, wanted[0])
-            if holds == condition.is_negated:
-                return False
-        return True
-
-
 @pytest.fixture(scope="module", params=KINDS)
 def store(request, vectors, tmp_path_factory):
     kind = request.param
-    if kind == "small":
-        return Small(vectors)
     if kind == "array":
         return ArrayCollection(vectors, ROWS)
     if kind in ("qdrant", "named"):
@@ -187,12 +149,12 @@ def test_a_store_answers_as_an_index_does(store, retriever, shared):
 
 
 def test_a_store_gives_vectors_of_its_ids(store, vectors):
-    found = store.nearest(vectors[:1], 3)[0]
-    own = store.vectors([*found])
-    assert own.keys() == found.keys()
-    for name, vector in found.items():
-        np.testing.assert_allclose(own[name], vector, atol=1e-6)
-    assert store.rows([*found]).keys() == found.keys()
+    field = store.vector_field
+    [found] = store.search(field, [vectors[0]], 3, [])
+    own = store.get([key for key, *_ in found], field)
+    for key, score, _ in found:
+        assert own[key][field] @ vectors[0] == pytest.approx(score, abs=1e-5)
+    assert store.get([*own]).keys() == own.keys()
 
 
 def test_words_that_an_operand_must_not_have(store, retriever):
@@ -279,13 +241,14 @@ def test_weights_count_in_a_store_as_in_an_index(store, retriever, shared):
 class Counted(ArrayCollection):
     """Remembers what it is asked."""
 
-    def nearest(self, queries, n, conditions=()):
+    def search(self, field, queries, n, tests, *names):
         self.asked = [*getattr(self, "asked", []), (len(queries), n)]
-        return super().nearest(queries, n, conditions)
+        return super().search(field, queries, n, tests, *names)
 
-    def rows(self, ids):
-        self.read = [*getattr(self, "read", []), len(ids)]
-        return super().rows(ids)
+    def get(self, ids, *names):
+        if not names:
+            self.read = [*getattr(self, "read", []), len(ids)]
+        return super().get(ids, *names)
 
 
 class Topics:
@@ -385,8 +348,6 @@ def test_a_ranking_that_would_be_wrong_is_refused(vectors, retriever, postgres):
         connection.execute("CREATE INDEX ON l2 USING hnsw (e vector_l2_ops)")
     with pytest.raises(ConfigError, match="compares vectors by L2 distance; composed"):
         Searcher(PostgresCollection(postgres.get_uri(), "l2"), retriever)
-    with pytest.raises(DataError, match="25 rows need an array of as many vectors"):
-        ArrayCollection(vectors[1:], ROWS)
 
 
 def test_rows_without_a_vector_are_not_found(vectors, retriever, postgres):
@@ -428,7 +389,7 @@ def test_a_server_that_is_killed_is_one_line_and_found_again(vectors, retriever,
 def test_a_slow_or_deleted_store_is_one_line(vectors, retriever, postgres, monkeypatch):
     address = postgres.get_uri()
     fill_postgres(address, "busy", vectors)
-    monkeypatch.setattr(collection, "TIMEOUT", 0.3)
+    monkeypatch.setattr(postgres_server, "TIMEOUT", 0.3)
     external = Searcher(PostgresCollection(address, "busy"), retriever, parser=None)
     with psycopg.connect(address) as other:
         other.execute("LOCK TABLE busy IN ACCESS EXCLUSIVE MODE")
@@ -564,21 +525,20 @@ def test_a_collection_is_read_and_never_written(vectors, retriever):
 class Worded(ArrayCollection):
     """Has a word index of its own, which knows whole words alone."""
 
-    has_words = True
+    def describe(self):
+        return [*super().describe()[:3], ["words"]]
 
-    def words(self, texts, n, conditions=()):
-        self.asked = [*getattr(self, "asked", []), (list(texts), n, len(conditions))]
+    def search(self, field, queries, n, tests, *names):
+        if field != "words":
+            return super().search(field, queries, n, tests, *names)
+        self.asked = [*getattr(self, "asked", []), (list(queries), n, len(tests))]
         answers = []
-        for text in texts:
+        for text in queries:
             terms = set(text.split())
-            counts = {
-                row: float(
-                    len(terms & set(values["text"].lower().replace("moths", "moth").split()))
-                )
-                for row, values in enumerate(ROWS)
-            }
+            words = [set(row["text"].lower().replace("moths", "moth").split()) for row in ROWS]
+            counts = {row: float(len(terms & known)) for row, known in enumerate(words)}
             best = sorted((row for row in counts if counts[row]), key=lambda row: -counts[row])[:n]
-            answers.append((best, [counts[row] for row in best]))
+            answers.append([(row, counts[row], {}) for row in best])
         return answers
 
 

@@ -24,11 +24,10 @@ from boolattn.errors import (
 from boolattn.stores.address import open_store, parse_server
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.foreign import ForeignStore
-from boolattn.stores.points import database as points_database
-from boolattn.stores.points import milvus, milvus_collection, qdrant
+from boolattn.stores.points import draft as points_draft
+from boolattn.stores.points import milvus, qdrant
 from boolattn.stores.points.database import STATE
-from boolattn.stores.points.milvus import MilvusStore
-from boolattn.stores.points.milvus_collection import MilvusCollection
+from boolattn.stores.points.milvus import MilvusCollection, MilvusStore
 from boolattn.stores.points.qdrant import QdrantCollection, QdrantStore
 from boolattn.stores.values import key_of, passage_keys
 from boolattn.stores.writer import Batch
@@ -101,12 +100,12 @@ def store_type(address):
 
 
 def database_of(address):
-    return store_type(address)(address)
+    return store_type(address).kind.open(address)
 
 
 def fail_on(monkeypatch, address, method, *, after=0):
     """Make a database fail, after some calls of a method; return what mends it."""
-    owner, left = store_type(address), [after]
+    owner, left = store_type(address).kind, [after]
     call = getattr(owner, method)
 
     def failing(self, *values, **options):
@@ -121,10 +120,10 @@ def fail_on(monkeypatch, address, method, *, after=0):
 
 def builds_of(address):
     database = database_of(address)
-    return [name for name in database.names() if name.startswith(f"{database.name}__")]
+    return [name for name in database.names() if name.startswith(f"{database.alias}__")]
 
 
-@pytest.mark.parametrize(("method", "after"), [("insert", 0), ("insert", 1), ("remove_rest", 0)])
+@pytest.mark.parametrize(("method", "after"), [("insert", 0), ("insert", 1), ("remove", 0)])
 def test_an_update_that_stops_is_masked_and_can_be_repeated(
     address, monkeypatch, caplog, method, after
 ):
@@ -159,7 +158,7 @@ def test_a_deletion_that_fails_is_none_and_its_rest_is_masked(address, monkeypat
         store.delete(["new"])
     mend()
     assert store.count(EVERYTHING) == 5
-    mend = fail_on(monkeypatch, address, "remove_rest")
+    mend = fail_on(monkeypatch, address, "remove", after=1)
     store.delete(["new"])
     mend()
     assert "which is masked" in caplog.text
@@ -169,7 +168,7 @@ def test_a_deletion_that_fails_is_none_and_its_rest_is_masked(address, monkeypat
 
 def test_a_deletion_whose_answer_is_lost_is_done(address, monkeypatch):
     store = build(address)
-    owner = store_type(address)
+    owner = store_type(address).kind
     remove = owner.remove
 
     def unanswered(self, keys):
@@ -183,7 +182,7 @@ def test_a_deletion_whose_answer_is_lost_is_done(address, monkeypatch):
 
 def test_two_ids_with_one_key(address, monkeypatch):
     store = build(address)
-    monkeypatch.setattr(points_database, "key_of", lambda _: 5)
+    monkeypatch.setattr(points_draft, "key_of", lambda _: 5)
     with pytest.raises(DataError, match="'a' and 'b' have the same key"):
         add(store, {"a": "rice", "b": "peas"})
     add(store, {"a": "rice"})
@@ -236,7 +235,7 @@ def test_a_collection_of_another_name_is_left_alone(address):
     database.create_collection()
     with pytest.raises(IndexFolderError, match="did not make; choose another name"):
         build(address, replace=True)
-    assert database.name in database.names()
+    assert database.alias in database.names()
 
 
 def test_a_collection_that_was_dropped_is_one_line(address):
@@ -259,8 +258,8 @@ def drop_all(address):
     """Remove a store without asking it."""
     database = database_of(address)
     target = database.target()
-    if isinstance(database, MilvusStore):
-        database.call("drop_alias", database.name)
+    if isinstance(database, MilvusCollection):
+        database.call("drop_alias", database.alias)
     database.drop(target)
 
 
@@ -303,7 +302,7 @@ def test_addresses():
 
 @pytest.mark.parametrize("kind", STORES)
 def test_a_server_that_does_not_answer_is_one_line(kind, monkeypatch):
-    monkeypatch.setattr(milvus_collection, "TIMEOUT", 0.5)
+    monkeypatch.setattr(milvus, "TIMEOUT", 0.5)
     address = f"{kind}://127.0.0.1:9/a"
     for action in (open_store, build):
         with pytest.raises(ServerError, match=rf"^{address}: ") as caught:
@@ -318,9 +317,9 @@ def test_keys_differ():
 
 
 def test_points_are_written_some_at_a_time(address, monkeypatch):
-    monkeypatch.setattr(points_database, "_MAX_POINTS", 3)
+    monkeypatch.setattr(points_draft, "_MAX_POINTS", 3)
     store = build(address, settings=LONG, n_passages=3)
-    monkeypatch.setattr(points_database, "_MAX_BYTES", 1)
+    monkeypatch.setattr(points_draft, "_MAX_BYTES", 1)
     add(store, {"new": "Rice with peas"}, n_passages=3)
     assert store.info()["passages"] == 15
     assert passing(store) == {*TEXTS, "new"}
@@ -419,9 +418,9 @@ def test_a_folder_cannot_run_code(folder, tmp_path, capsys, hidden):
 def test_a_server_gets_indexes(folder, monkeypatch):
     """Local mode behind a connection that takes itself for a server."""
     calls = []
-    call, init = (
-        qdrant.QdrantConnection.call,
-        qdrant.QdrantConnection.__init__,
+    call, connect = (
+        QdrantCollection.call,
+        QdrantCollection.connect,
     )
 
     def recorded(self, name, *values, **options):
@@ -436,11 +435,11 @@ def test_a_server_gets_indexes(folder, monkeypatch):
         return call(self, name, *values, **options)
 
     def as_server(self, *values, **options):
-        init(self, *values, **options)
-        self.is_local = False
+        connect(self, *values, **options)
+        self.is_exact = False
 
-    monkeypatch.setattr(qdrant.QdrantConnection, "__init__", as_server)
-    monkeypatch.setattr(qdrant.QdrantConnection, "call", recorded)
+    monkeypatch.setattr(QdrantCollection, "connect", as_server)
+    monkeypatch.setattr(QdrantCollection, "call", recorded)
     monkeypatch.setattr(qdrant.time, "sleep", lambda _: None)
     with create(folder, replace(LONG, vectors="hnsw")) as draft:
         draft.write(*batch_of(TEXTS, 3))
@@ -461,20 +460,31 @@ def test_a_foreign_collection_of_qdrant():
     ]
     client.upsert("items", points)
     collection = QdrantCollection(client, "items")
-    assert (collection.metric, collection.dimension, collection.has_words) == ("cosine", 2, False)
-    query = np.array([[1, 0]], np.float32)
-    [neighbours] = collection.nearest(query, 5)
-    assert [*neighbours] == [0, 1]
-    np.testing.assert_allclose([*neighbours.values()], [[1, 0], [0.6, 0.8]], atol=1e-6)
+    assert (collection.metric, collection.dimension, collection.word_field) == ("cosine", 2, "")
+
+    def near(filters):
+        query, tests = np.array([1, 0], np.float32), [[[c]] for c in read_filters(filters)]
+        [rows] = collection.search("dense", [query], 5, tests, "dense")
+        return rows
+
+    assert [key for key, *_ in near({})] == [0, 1]
+    np.testing.assert_allclose([score for _, score, _ in near({})], [1, 0.6], atol=1e-6)
+    for found in (
+        [row["dense"] for *_, row in near({})],
+        [row["dense"] for row in collection.get([0, 1], "dense").values()],
+    ):
+        np.testing.assert_allclose(found, [[1, 0], [0.6, 0.8]], atol=1e-6)
     for filters, expected in (
         ({"year": {"gt": 1990}}, [1]),
         ({"year": {"not": 2005}}, [0]),
         ({"year": {"exists": False}}, []),
+        ({"year": []}, []),
+        ({"text": ["a", 1, 2.5, True]}, [0]),
     ):
-        assert [*collection.nearest(query, 5, read_filters(filters))[0]] == expected
-    assert [*collection.vectors([1, 2, 9])] == [1]
-    assert collection.rows([2, 9]) == {2: {"text": "c"}}
-    assert collection.key("17") == 17
+        assert [key for key, *_ in near(filters)] == expected
+    assert collection.get([2, 9], "dense") == {2: {}}
+    assert collection.get([2, 9]) == {2: {"text": "c"}}
+    assert not collection.has_text_ids
     far = models.VectorParams(size=2, distance=models.Distance.MANHATTAN)
     client.create_collection("far", vectors_config=far)
     with pytest.raises(ConfigError, match="manhattan"):
@@ -485,7 +495,7 @@ def test_a_foreign_collection_of_qdrant():
         QdrantCollection(client, "none")
     client.close()
     with pytest.raises(ServerError, match="closed"):
-        collection.rows([2])
+        collection.get([2])
     with pytest.raises(ServerError, match="refused"):
         QdrantCollection("http://127.0.0.1:9", "items")
 
@@ -505,7 +515,7 @@ def test_a_long_document_comes_back_whole(lite, monkeypatch):
     text = "Ein Käfer \U0001f98b\0 of Java. " * 100
     long = Document(id="long", text=text, title="title " * 120, metadata={"country": "y" * 200})
     store = build(lite)
-    before = store.query("key >= 0", ["count(*)"])
+    before = store.database.query([], "count(*)")
 
     def write(document):
         batch = Batch()
@@ -522,7 +532,7 @@ def test_a_long_document_comes_back_whole(lite, monkeypatch):
     assert text_of(store, "wordy") == wordy.text
     assert store.frequencies(["word10"]) == [1]
     store.delete(["long", "wordy"])
-    assert store.query("key >= 0", ["count(*)"]) == before
+    assert store.database.query([], "count(*)") == before
 
 
 def test_a_row_holds_as_many_characters_as_milvus_takes(lite):
@@ -544,7 +554,7 @@ def test_a_server_that_comes_back_is_used_again(server, monkeypatch):
     store = build(address, settings=LONG, n_passages=2)
     assert passing(store, Filter(lacking=(("garlic",),))) == {"cake", "moth"}
     server.crash()
-    monkeypatch.setattr(milvus_collection, "TIMEOUT", 1.0)
+    monkeypatch.setattr(milvus, "TIMEOUT", 1.0)
     with pytest.raises(ServerError) as caught:
         nearest(store, "x")
     assert "\n" not in str(caught.value)
@@ -579,7 +589,7 @@ def test_a_cut_graph_is_made_anew(tmp_path):
     address = f"milvus:{tmp_path}/cut.db/notes"
     build(address, settings=replace(SETTINGS, vectors="hnsw"))
     server_manager_instance.release_server(str(tmp_path / "cut.db"))
-    milvus_collection.connect.cache_clear()
+    milvus.open_client.cache_clear()
     graphs = [*tmp_path.glob("cut.db/collections/*/partitions/*/indexes/*.idx")]
     for graph in graphs:
         graph.write_bytes(graph.read_bytes()[:20])
@@ -596,7 +606,7 @@ def test_vectors_are_float32(address, precision):
 def foreign(path, metric="COSINE"):
     from pymilvus import DataType, Function, FunctionType, MilvusClient
 
-    client = milvus_collection.connect(str(path))
+    client = milvus.open_client(str(path))
     schema = MilvusClient.create_schema(auto_id=False)
     schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=64)
     schema.add_field("text", DataType.VARCHAR, max_length=1024, enable_analyzer=True)
@@ -617,22 +627,22 @@ def foreign(path, metric="COSINE"):
 
 def test_a_foreign_collection_of_milvus(milvus_file):
     collection, query = foreign(milvus_file), vector_of(TEXTS["soup"])[None]
-    about = collection.metric, collection.dimension, collection.has_words
-    assert about == ("cosine", DIMENSION, True)
-    [neighbours] = collection.nearest(query, 3)
-    assert next(iter(neighbours)) == "soup"
-    np.testing.assert_allclose(neighbours["soup"], query[0], atol=1e-6)
-    late = read_filters({"year": {"gte": 2}})
-    assert sorted(collection.nearest(query, 5, late)[0]) == ["moth", "salad"]
-    answers = collection.words(["garlic tomato", "moths"], 5)
-    assert {*answers[0][0]} == {"soup", "salad"}
-    assert answers[1][0] == ["moth"]
-    assert all(score > 0 for _, scores in answers for score in scores)
-    assert collection.words(["garlic"], 5, late)[0][0] == ["salad"]
-    assert collection.rows(["soup", "x"]) == {
-        "soup": {"id": "soup", "text": TEXTS["soup"], "year": 0}
-    }
-    assert collection.vectors(["soup", "x"]).keys() == {"soup"}
+    about = collection.metric, collection.dimension, collection.word_field
+    assert about == ("cosine", DIMENSION, "bm25")
+    [[(key, score, row), *_]] = collection.search("e", query, 3, [], "e")
+    assert (key, score) == ("soup", pytest.approx(1, abs=1e-5))
+    np.testing.assert_allclose(row["e"], query[0], atol=1e-6)
+    late = [[[c]] for c in read_filters({"year": {"gte": 2}})]
+    assert {key for key, *_ in collection.search("e", query, 5, late)[0]} == {"moth", "salad"}
+    answers = collection.search("bm25", ["garlic tomato", "moths"], 5, [])
+    assert [{key for key, *_ in rows} for rows in answers] == [{"soup", "salad"}, {"moth"}]
+    assert all(score > 0 for rows in answers for _, score, _ in rows)
+    [[(key, *_)]] = collection.search("bm25", ["garlic"], 5, late)
+    assert key == "salad"
+    assert {"id": "soup", "text": TEXTS["soup"], "year": 0}.items() <= (
+        collection.get(["soup", "x"])["soup"].items()
+    )
+    assert collection.get(["soup", "x"], "e").keys() == {"soup"}
     assert MilvusCollection(str(milvus_file), "COSINE").dimension == DIMENSION
     assert foreign(milvus_file, "IP").metric == "dot"
     with pytest.raises(ConfigError, match="has no words 'x'; there are: 'bm25'"):

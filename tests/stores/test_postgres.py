@@ -23,9 +23,8 @@ from boolattn.search import Searcher
 from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import document_terms, term_weights
 from boolattn.stores.filters import Filter, read_filters, resolve
-from boolattn.stores.postgres import store as postgres_store
-from boolattn.stores.postgres.collection import PostgresCollection
-from boolattn.stores.postgres.store import PostgresStore
+from boolattn.stores.points import postgres as postgres_store
+from boolattn.stores.points.postgres import PostgresCollection, PostgresStore
 from boolattn.stores.settings import StoreSettings
 from boolattn.stores.writer import batches
 from tests.search.conftest import crash
@@ -489,21 +488,22 @@ def fill_foreign(server, table):
 def test_a_foreign_table_has_words_of_its_own(server, store):
     fill_foreign(server, "foreign_words")
     collection = PostgresCollection(server.get_uri(), "foreign_words")
-    assert (collection.has_words, collection.dimension, collection.metric) == (
-        True,
-        DIMENSION,
-        "cosine",
-    )
-    [(moths, scores), (none, _)] = collection.words(["moth kenya", "xyz"], 5)
-    assert set(moths) == {0, 1, 3, 4}
+    about = collection.word_field, collection.dimension, collection.metric
+    assert about == ("words", DIMENSION, "cosine")
+    moths, none = collection.search("words", ["moth kenya", "xyz"], 5, [])
+    assert {key for key, *_ in moths} == {0, 1, 3, 4}
+    scores = [score for _, score, _ in moths]
     assert sorted(scores, reverse=True) == scores
     assert none == []
-    [(moths, _)] = collection.words(["moth kenya"], 5, read_filters({"year": {"gte": 1993}}))
-    assert set(moths) == {3, 4}
-    assert collection.rows([2])[2] == {"id": 2, "body": TEXTS[2], "year": 1992}
-    [near] = collection.nearest(encoded(TEXTS[4])[None], 2)
-    assert next(iter(near)) == 4
-    np.testing.assert_allclose(collection.vectors(["4"])[4], encoded(TEXTS[4]), atol=1e-6)
+    late = [[[c]] for c in read_filters({"year": {"gte": 1993}})]
+    [moths] = collection.search("words", ["moth kenya"], 5, late)
+    assert {key for key, *_ in moths} == {3, 4}
+    row = collection.get([2])[2]
+    assert {"id": 2, "body": TEXTS[2], "year": 1992}.items() <= row.items()
+    [[(key, score, row), *_]] = collection.search("e", [encoded(TEXTS[4])], 2, [], "e")
+    assert (key, score) == (4, pytest.approx(1, abs=1e-5))
+    np.testing.assert_allclose(row["e"], encoded(TEXTS[4]), atol=1e-6)
+    np.testing.assert_allclose(collection.get(["4"], "e")[4]["e"], encoded(TEXTS[4]), atol=1e-6)
     encoder = CallableEncoder(lambda texts: [*map(encoded, texts)])
     searcher = Searcher(collection, encoder, parser=None)
     assert searcher.document("4").text == TEXTS[4]
@@ -518,11 +518,14 @@ def test_a_foreign_table_has_words_of_its_own(server, store):
     with pytest.raises(ConfigError, match="compares vectors by l1"):
         Searcher(PostgresCollection(server.get_uri(), "foreign_words", metric="l1"), encoder)
     with pytest.raises(QueryError, match="has no column 'zip'"):
-        collection.nearest(encoded("x")[None], 2, read_filters({"zip": 1}))
+        collection.search("e", [encoded("x")], 2, [[[c] for c in read_filters({"zip": 1})]])
+    by_address = pytest.raises(ConfigError, match="a Postgres is named by its address")
+    with psycopg.connect(server.get_uri()) as connection, by_address:
+        PostgresCollection(connection, "foreign_words")
     with pytest.raises(ServerError, match='relation "nowhere" does not exist'):
         PostgresCollection(server.get_uri(), "nowhere")
     table = tables_of(server, store.address)
-    assert not PostgresCollection(server.get_uri(), table).has_words
+    assert not PostgresCollection(server.get_uri(), table).word_field
 
 
 TAMPERED = (

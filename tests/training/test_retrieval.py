@@ -9,6 +9,7 @@ from multiprocessing import get_context
 
 import pytest
 import torch
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.boolattn import BoolAttn

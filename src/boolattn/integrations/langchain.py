@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from boolattn.errors import ConfigError
 from boolattn.integrations import installed_by, metadata_of
 from boolattn.search import Searcher
-from boolattn.stores.foreign import ArrayCollection
 
 with installed_by("langchain"):
     from langchain_core.documents import Document
@@ -32,7 +29,7 @@ class LangChainRetriever(BaseRetriever):
 
     @classmethod
     def from_vectorstore(cls, store: Any, k: int = 10, **options: Any) -> LangChainRetriever:  # noqa: ANN401
-        """Search the vectors of LangChain's in-memory store as they are, with its embeddings.
+        """Search a copy of LangChain's in-memory store, with its vectors and embeddings.
 
         A database is searched by its collection: ``Searcher(QdrantCollection(...), model)``.
         """
@@ -41,10 +38,9 @@ class LangChainRetriever(BaseRetriever):
             kind = type(store).__name__
             raise ConfigError(f"{kind} does not give its vectors; search its collection instead")
         rows = [{**e["metadata"], "id": e["id"], "text": e["text"]} for e in entries.values()]
-        vectors = np.array([e["vector"] for e in entries.values()], np.float32)
-        embed = store.embeddings.embed_query
-        searcher = Searcher(
-            ArrayCollection(vectors, rows), lambda texts: [embed(text) for text in texts]
+        embed, vectors = store.embeddings.embed_query, [e["vector"] for e in entries.values()]
+        searcher = Searcher.from_texts(
+            rows, lambda texts: [embed(text) for text in texts], encode=vectors
         )
         return cls(source=searcher, k=k, options=options)
 

@@ -126,17 +126,19 @@ class Kinds:
 
     def _add(self, members: Mapping[str, Sequence[str]]) -> None:
         for name, names in members.items():
-            phrases = [phrase for phrase in map(plain_phrase, names) if phrase]
+            phrases = {phrase: text for text in names if (phrase := plain_phrase(text))}
             if name.startswith(_NOT):
-                self._added.update((phrase, ()) for phrase in phrases)
+                self._added.update(dict.fromkeys(phrases, ()))
                 continue
             node, self._n_nodes = self._n_nodes, self._n_nodes + 1
             self._wider[node] = tuple(entry >> SHIFT for entry in self._named(name)[:1])
             kind = plain_phrase(name)
             self._added[kind] = (node << SHIFT, *(self._known(kind) or ()))
-            for phrase in phrases:
-                entries = self._find(phrase) or ()
-                self._added[phrase] = (node << SHIFT | MEMBER, *entries)
+            for phrase, text in phrases.items():
+                entries, member = self._find(phrase) or (), node << SHIFT | MEMBER
+                # Inside a sentence a capital letter is that of a name.
+                named = (member | NAME,) if text[0].isupper() else ()
+                self._added[phrase] = (member, *named, *entries)
                 first = next((e >> SHIFT for e in entries if not e & (MEMBER | RELATED)), None)
                 if first is not None:
                     self._wider[first] = (*self._wider.get(first, ()), node)

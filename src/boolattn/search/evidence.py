@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,8 +46,6 @@ _ROUNDING = 1e-4
 _NO_EVIDENCE = frozenset((5, 24))
 #: The class of food, and the least share of a corpus' things of a kind that are food for all to be.
 _FOOD, _IS_FOOD = 10, 0.2
-#: Maximum number of alternatives of an operand.
-_MAX_GROUPS = 16
 
 
 @dataclass(frozen=True)
@@ -185,14 +182,21 @@ class Exclusion:
         ]
 
     def _alternatives(self, words: str, shared: Set[str]) -> Groups:
-        """Return the groups of an operand: each of its phrases by its words or by its kind."""
-        choices: list[list[tuple[str, ...]]] = []
+        """Return the groups of an operand: its words, and its kind where it is one phrase.
+
+        Of several phrases a kind is doubtful: a text that names a leg somewhere, and any muscle
+        somewhere, need not be about leg muscles.
+        """
         wanted = frozenset(operand_terms(words)) - shared
-        for phrase, senses in self._phrases(words):
-            if terms := tuple(term for term in operand_terms(phrase) if term in wanted):
-                choices.append([terms, *((tag,) for tag in self._sense(senses))])
-        groups = [sum(chosen, ()) for chosen in product(*choices)] if choices else []
-        return tuple(groups[:_MAX_GROUPS])
+        pairs = (
+            (tuple(term for term in operand_terms(phrase) if term in wanted), senses)
+            for phrase, senses in self._phrases(words)
+        )
+        phrases = [(terms, senses) for terms, senses in pairs if terms]
+        if len(phrases) > 1:
+            return (tuple(dict.fromkeys(term for terms, _ in phrases for term in terms)),)
+        tags = ((tag,) for _, senses in phrases for tag in self._sense(senses))
+        return (*(terms for terms, _ in phrases), *tags)
 
     @cached_property
     def _positive_classes(self) -> Counter[int]:
@@ -258,9 +262,13 @@ class Exclusion:
             spans = matched_words(words, frozenset(group), 0, len(words))
             named = dict.fromkeys(repr(words[start:end]) for start, end in spans)
             return f"it mentions {' and '.join(named)}", ""
+        pairs = (
+            (phrase, tag) for phrase, senses in self._phrases(words) for tag in sum(senses, ())
+        )
+        kind = next((phrase for phrase, tag in pairs if tag in tags), words)
         for name in self._kinds.witnesses(indexed_text(document), tags) if self._kinds else ():
             if name.casefold() not in self._allowed_words:
-                return f"{name} is {words}", name
+                return f"{name} is {kind}", name
         return None
 
     def _allowed(self, keys: Keys, least: Claim) -> Mask:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.encoders.callables import CallableEncoder
+from boolattn.encoders.callables import CallableEncoder, unit
 from boolattn.encoders.models import SHIPPED, absolute_name, as_encoder, load_model
 from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.files import atomic_folder, scratch_folder
@@ -35,10 +35,12 @@ from boolattn.stores.filters import Filter
 from boolattn.stores.foreign import ForeignStore
 from boolattn.stores.local.store import LocalStore
 from boolattn.stores.settings import StoreSettings, check_model
-from boolattn.stores.writer import Encode, Writer
+from boolattn.stores.writer import Encode, Writer, encode_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
 
     from boolattn.data.records import Document
 
@@ -122,7 +124,7 @@ class Searcher:
         encoder: Any = SHIPPED,  # noqa: ANN401 - see as_encoder
         *,
         parser: Parser | str | None = SHIPPED_PARSER,
-        encode: Encode | None = None,
+        encode: Any = None,  # noqa: ANN401 - see below
         progress: Callable[[int], None] = lambda _: None,
         **settings: Any,
     ) -> Searcher:
@@ -130,7 +132,8 @@ class Searcher:
 
         Documents are texts, whose ids are their positions; or documents; or mappings with ``text``
         and, if there are any, ``id``, ``title`` and metadata. The store remembers the model's name.
-        ``encode`` encodes lists of texts in the model's place, on a cluster for example;
+        ``encode`` encodes lists of texts in the model's place, on a cluster for example; or it is
+        an array of the documents' vectors, in their order, where these are known.
         ``progress`` is called with the number of documents just encoded. ``settings`` are values
         of :class:`IndexSettings`.
         """
@@ -139,6 +142,11 @@ class Searcher:
         chosen = build(IndexSettings, named | settings, source="Searcher.build")
         model, kinds = as_encoder(encoder), Kinds(chosen.kinds)
         passages = model.max_tokens if chosen.passages is None else chosen.passages
+        if encode is not None and not callable(encode):
+            if chosen.resume or chosen.passages:
+                raise ConfigError("known vectors are of whole documents, and cannot be resumed")
+            array, passages = _as_array(encode), 0
+            encode = encode_from(unit(array) if model.similarity == "cosine" else array)
         of_model = ("fingerprint", "dimension", "similarity", "digests")
         store_settings = StoreSettings(
             **{name: getattr(model, name) for name in of_model},
@@ -310,3 +318,10 @@ class Searcher:
         if reranker is not None:
             return [rerank(result, reranker, k, offset) for result in results]
         return results
+
+
+def _as_array(vectors: Any) -> NDArray[np.float32]:  # noqa: ANN401 - as in Searcher.build
+    try:
+        return np.asarray(vectors, np.float32)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"vectors must be an array of numbers: {error}") from error

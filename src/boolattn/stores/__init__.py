@@ -4,9 +4,9 @@
 to. ``address`` chooses the class of an address, and ``writer`` encodes documents for any of them.
 
 - ``local``: a folder; segments of documents and vectors, words in tantivy, a manifest.
-- ``points``: databases with a point for each passage; ``PointDatabase`` is what differs between
-  Qdrant, Milvus and ``postgres``, which filters, finds neighbours and scores words in SQL.
-- ``foreign``: an external collection, of any of these or an array, only read.
+- ``foreign``: a ``Collection`` that someone else filled, of any database, only read.
+- ``points``: a ``Database`` is a collection of Qdrant, Milvus or Postgres, anybody's or one with a
+  point for each of our passages, over which ``PointStore`` is a store.
 
 What all of them store of a document is in ``writer``, ``values`` and ``analysis``; what they are
 asked in ``filters``. A new store is a module with a ``Store`` and its class methods ``open`` and

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 #: Module and class by the scheme of an address; a path has none.
 _STORES = {
     "": ("local.store", "LocalStore"),
-    "postgresql": ("postgres.store", "PostgresStore"),
-    "postgres": ("postgres.store", "PostgresStore"),
+    "postgresql": ("points.postgres", "PostgresStore"),
+    "postgres": ("points.postgres", "PostgresStore"),
     "qdrant": ("points.qdrant", "QdrantStore"),
     "milvus": ("points.milvus", "MilvusStore"),
 }

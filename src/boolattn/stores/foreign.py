@@ -1,4 +1,4 @@
-"""External collections, or arrays: read as they are, with their ids, fields and word index.
+"""Collections that someone else filled: read as they are, with their ids, fields and word index.
 
 A row is whatever the collection holds beside a vector, as a mapping. During one search the rows
 that were read get numbers, in the order of their coming; these are the keys of the search.
@@ -6,9 +6,7 @@ that were read get numbers, in the order of their coming; these are the keys of 
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,18 +14,16 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.encoders.callables import unit
-from boolattn.errors import ConfigError, DataError, QueryError, ServerError
+from boolattn.errors import ConfigError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
-from boolattn.scoring.exact import Ranked, top_k
+from boolattn.scoring.exact import Ranked
 from boolattn.settings import checked
-from boolattn.stores.base import ServerStore, best_documents, similarities
-from boolattn.stores.filters import RANGES, document_tags, tag_condition
+from boolattn.stores.base import ServerStore, similarities
 from boolattn.stores.settings import StoreSettings
-from boolattn.stores.values import flatten, is_number, items
 
 if TYPE_CHECKING:
     from collections.abc import Collection as Names
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,11 +31,14 @@ if TYPE_CHECKING:
     from boolattn.stores.filters import Condition, Filter
 
     Array = NDArray[np.float32]
-    Conditions = Sequence[Condition]  # all must hold
-    Row = Mapping[str, Any]
-    Vectors = dict[Any, NDArray[np.float32]]  # by id
-    #: Ids and scores, best first.
-    Scored = tuple[list[Any], list[float]]
+    Client = Any
+    Row = dict[str, Any]
+    Found = tuple[Any, float, Row]  # id, score and some values
+    #: In each list one alternative must hold, of which all conditions must.
+    Tests = list[list[list[Condition]]]
+    Described = tuple[
+        Mapping[str, Any], Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]
+    ]
 
 #: How a collection compares vectors.
 COSINE, DOT = "cosine", "dot"
@@ -50,43 +49,49 @@ CANDIDATES = 150
 
 
 class Collection(ABC):
-    """A collection of any database, array or library.
+    """A collection of any database or library.
 
-    ``text`` and ``title`` name the fields with the text and the title of a row.
+    Args:
+        client: A client of the database, or its address, or the path of a folder or file.
+        collection: Its name; of Postgres a table's, with a schema if needed: ``public.items``.
+        id: The field with the ids; left out, the primary key.
+        vector: The field with the vectors; left out, the only one.
+        text: The field with the text; left out, the first of ``TEXTS`` that a row has.
+        title: The field with the title.
+        words: The field with an index of words: a ``tsvector``, or one that a BM25 function of
+            Milvus fills; left out, the only one.
+        metric: Left out, that of the vectors' index; without one, cosine.
     """
 
-    name: str  # says in errors which it is
-    metric: str  # COSINE or DOT; others are refused
-    dimension: int  # length of a vector
-    text: str = ""  # empty: the first of TEXTS that a row has
-    title: str = "title"
-    limit: int | None = None  # maximum number of neighbours of one search
-    has_words: bool = False  # whether the collection has a word index of its own
+    limit: int | None = None  # maximum number of results of one search
+    has_text_ids = False  # whether an id of digits is a text
+    types: Mapping[str, Any]  # of the fields, where filters depend on them
 
-    @abstractmethod
-    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
-        """Return the ``n`` nearest rows of each query that meet the conditions, best first.
+    @checked
+    def __init__(  # noqa: PLR0913 - what a collection may call its own
+        self,
+        client: Client | str,
+        collection: str,
+        *,
+        id: str = "",
+        vector: str = "",
+        text: str = "",
+        title: str = "title",
+        words: str = "",
+        metric: str = "",
+    ) -> None:
+        self.name = f"{type(self).__name__.removesuffix('Collection')} ({collection})"
+        self.collection, self.text, self.title = collection, text, title
+        self.connect(client)
+        self.types, ids, vectors, indexes = self.describe()
+        self.id_field = self._choose("id", id, self.types if id else ids)
+        self.vector_field = self._choose("vector", vector, vectors)
+        self.dimension, self.metric = vectors[self.vector_field]
+        self.metric = metric or self.metric
+        has_words = words or len(indexes) == 1
+        self.word_field = self._choose("words", words, indexes) if has_words else ""
 
-        A row without a vector is never found.
-        """
-
-    def words(self, _texts: Sequence[str], _n: int, _conditions: Conditions = ()) -> list[Scored]:
-        """Return the ``n`` rows that fit each text best by the collection's own word index."""
-        raise ConfigError(f"{self.name} has no index of words")
-
-    def key(self, text: str) -> Any:  # noqa: ANN401 - the collection's own
-        """Return the id that a text is, as in ``like:17``."""
-        return int(text) if text.isdecimal() else text
-
-    @abstractmethod
-    def vectors(self, ids: Sequence[Any]) -> Vectors:
-        """Return the vectors of rows by id; those of unknown ids are absent."""
-
-    @abstractmethod
-    def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        """Return rows by id, without their vectors; those of unknown ids are absent."""
-
-    def choose(self, option: str, name: str, names: Names[str]) -> str:
+    def _choose(self, option: str, name: str, names: Names[str]) -> str:
         """Return the field that an option names, or the only one."""
         if not name and len(names) == 1:
             [name] = names
@@ -94,6 +99,31 @@ class Collection(ABC):
             shown = ", ".join(map(repr, names)) or "none"
             raise ConfigError(f"{self.name} has no {option} {name!r}; there are: {shown}")
         return name
+
+    @abstractmethod
+    def connect(self, client: Client | str) -> None:
+        """Prepare a connection."""
+
+    @abstractmethod
+    def describe(self) -> Described:
+        """Return what fields there are: types where filters depend on them, and names.
+
+        The names of fields that may be ids, with vectors (length and metric), with word indexes.
+        """
+
+    @abstractmethod
+    def get(self, ids: Iterable[Any], *names: str) -> dict[Any, Row]:
+        """Return some values of rows by id, or all; unknown ids and missing vectors are absent."""
+
+    @abstractmethod
+    def search(
+        self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
+    ) -> list[list[Found]]:
+        """Return the ``n`` best rows of each query that pass the tests, with some values.
+
+        Scores are cosines or inner products; a row without a vector is never found. In a field
+        with an index of words texts are searched.
+        """
 
 
 class ForeignStore(ServerStore):
@@ -104,7 +134,7 @@ class ForeignStore(ServerStore):
     candidates = (CANDIDATES, 1.25)  # each costs the database a vector to send
 
     def __init__(self, collection: Collection) -> None:
-        if not hasattr(collection, "nearest"):
+        if not isinstance(collection, Collection):
             raise ConfigError(
                 f"a collection is one of boolattn.stores, not {type(collection).__name__}"
             )
@@ -114,14 +144,14 @@ class ForeignStore(ServerStore):
                 "cosine or dot"
             )
         self.label, self.address, self.limit = collection.name, "", collection.limit
-        if collection.has_words:
+        if collection.word_field:
             self.words_note = f"words are those of {collection.name}'s own index"
         #: Length and metric of the vectors; the model is not known, and kinds are read in texts.
         self.settings = StoreSettings(
             fingerprint="",
             dimension=collection.dimension,
             similarity=collection.metric,
-            words=collection.has_words,
+            words=bool(collection.word_field),
             lexicon=load_kinds().digest,
         )
         self._collection, self._is_dot = collection, collection.metric == DOT
@@ -147,36 +177,38 @@ class ForeignStore(ServerStore):
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
-        asked = min(n + len(where.without), self.limit or sys.maxsize)
         # The length of a vector counts for the inner product alone.
         queries = vectors if self._is_dot else unit(vectors)
-        answers = self._collection.nearest(queries, asked, self._conditions(where))
-        ranked = []
-        for query, answer in zip(vectors, answers, strict=True):
-            keys = self._remember(answer)
-            keys = keys[~np.isin(keys, where.without)]
-            scores = self.similarities(query[None], keys)[0]
-            ranked.append(best_documents(zip(keys.tolist(), scores.tolist(), strict=True), n))
+        return self._search(self._collection.vector_field, [*queries], n, where)
+
+    def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
+        asked = [" ".join(term for term in terms if not is_tag(term)) for terms in queries]
+        texts = [text for text in asked if text]
+        field = self._collection.word_field
+        answers = iter(self._search(field, texts, n, where) if texts else ())
+        nothing = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
+        return [next(answers) if text else nothing for text in asked]
+
+    def _search(self, field: str, queries: Sequence[Any], n: int, where: Filter) -> list[Ranked]:
+        """Return the numbers of rows, without those that are left out."""
+        conditions = (*where.conditions, *(where.alternatives[0] if where.alternatives else ()))
+        self._required.update(c for c in conditions if not c.is_negated)
+        tests, n_asked = [[[c]] for c in conditions], n + len(where.without)
+        n_asked, ranked = min(n_asked, self.limit or n_asked), []
+        for rows in self._collection.search(field, queries, n_asked, tests):
+            keys = self._numbered([key for key, *_ in rows])
+            scores = self._finite(np.array([score for _, score, _ in rows], np.float32))
+            is_in = ~np.isin(keys, where.without)
+            ranked.append(Ranked(keys[is_in][:n], scores[is_in][:n]))
         return ranked
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         if missing := [self._ids[key] for key in keys.tolist() if key not in self._vectors]:
-            self._remember(self._collection.vectors(missing))
+            read = self._read_vectors(missing)
+            self._vectors |= zip(self._numbered([*read]).tolist(), read.values(), strict=True)
         nothing = np.zeros(self.settings.dimension, np.float32)  # for a row without a vector
         rows = [self._vectors.get(key, nothing) for key in keys.tolist()]
         return similarities(vectors, np.array(rows, np.float32).reshape(-1, len(nothing)))
-
-    def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
-        n = min(n, self.limit or n)
-        asked = [" ".join(term for term in terms if not is_tag(term)) for terms in queries]
-        texts = [text for text in asked if text]
-        answers = iter(self._collection.words(texts, n, self._conditions(where)) if texts else ())
-        ranked = []
-        for ids, scores in (next(answers) if text else ((), ()) for text in asked):
-            keys = self._numbered(ids)
-            is_in = ~np.isin(keys, where.without)
-            ranked.append(Ranked(keys[is_in], np.array(scores, np.float32)[is_in]))
-        return ranked
 
     def check_conditions(self, texts: Sequence[str], where: Filter) -> None:
         """Refuse a condition that only some results must meet: nothing tells which ones do."""
@@ -192,34 +224,35 @@ class ForeignStore(ServerStore):
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Return numbers of rows, whether or not the collection has them."""
-        keys = self._numbered([self._collection.key(name) for name in ids])
+        keys = self._numbered(self._named(ids))
         return dict(zip(ids, keys.tolist(), strict=True))
 
     def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        read = self._collection.vectors([self._collection.key(name) for name in ids])
-        named = {str(name): vector for name, vector in read.items()}
-        return named if self._is_dot else {name: unit(vector) for name, vector in named.items()}
+        read = self._read_vectors(self._named(ids))
+        return {str(name): vector for name, vector in read.items()}
 
     def documents(self, keys: Keys) -> list[Document | None]:
         if missing := [key for key in keys.tolist() if key not in self._documents]:
-            read = self._collection.rows([self._ids[key] for key in missing])
+            read = self._collection.get([self._ids[key] for key in missing])
             rows = {str(name): row for name, row in read.items()}
             for key in missing:
                 row = rows.get(str(self._ids[key]))
                 self._documents[key] = None if row is None else self._document(key, row)
         return [self._documents[key] for key in keys.tolist()]
 
-    def _conditions(self, where: Filter) -> tuple[Condition, ...]:
-        """Return the conditions of a filter, all of which must hold."""
-        conditions = (*where.conditions, *(where.alternatives[0] if where.alternatives else ()))
-        self._required.update(c for c in conditions if not c.is_negated)
-        return conditions
-
     def _document(self, key: int, row: Row) -> Document:
-        values, name = dict(row), self._collection.text
-        name = name or next((text for text in TEXTS if isinstance(row.get(text), str)), "")
-        text, title = str(values.pop(name, None) or ""), str(row.get(self._collection.title) or "")
+        collection = self._collection
+        hidden = (collection.vector_field, collection.word_field)
+        values = {name: value for name, value in row.items() if name not in hidden}
+        texts = (name for name in TEXTS if isinstance(row.get(name), str))
+        text = str(values.pop(collection.text or next(texts, ""), None) or "")
+        title = str(row.get(collection.title) or "")
         return Document(id=str(self._ids[key]), text=text, title=title, metadata=values)
+
+    def _named(self, texts: Sequence[str]) -> list[Any]:
+        """Return the ids that texts are, as in ``like:17``."""
+        is_text = self._collection.has_text_ids
+        return [int(text) if text.isdecimal() and not is_text else text for text in texts]
 
     def _numbered(self, ids: Sequence[Any]) -> Keys:
         """Return the numbers of rows; new ones get the next numbers.
@@ -232,80 +265,15 @@ class ForeignStore(ServerStore):
                 self._ids.append(name)
         return np.array([self._numbers[str(name)] for name in ids], np.int64)
 
-    def _remember(self, read: Vectors) -> Keys:
-        """Keep the vectors of rows for this search; return their numbers."""
-        keys, vectors = self._numbered([*read]), np.array([*read.values()], np.float32)
-        if not np.isfinite(vectors).all():
-            raise ServerError(f"{self.label} gives vectors that are not finite")
-        rows = vectors if self._is_dot or not len(vectors) else unit(vectors)
-        self._vectors.update(zip(keys.tolist(), rows, strict=True))
-        return keys
+    def _read_vectors(self, ids: Sequence[Any]) -> dict[Any, Array]:
+        """Return the vectors of rows, as they are compared."""
+        field = self._collection.vector_field
+        rows = self._collection.get(ids, field).items()
+        read = {key: row[field] for key, row in rows if field in row}
+        vectors = self._finite(np.array([*read.values()], np.float32))
+        return dict(zip(read, vectors if self._is_dot or not read else unit(vectors), strict=True))
 
-
-class ArrayCollection(Collection):
-    """An array of vectors with a list of rows; compared exactly.
-
-    Args:
-        vectors: Shape ``(rows, dim)``.
-        rows: A mapping for each vector; the id of a row is its place.
-        metric: How vectors are compared.
-
-    >>> from boolattn.search import Searcher, load_model
-    >>> rows, encoder = [{"text": "A moth."}, {"text": "An ant."}], load_model("shipped")
-    >>> vectors = encoder.encode_documents([row["text"] for row in rows])
-    >>> Searcher(ArrayCollection(vectors, rows), encoder).search("ants", 1)[0].text
-    'An ant.'
-    """
-
-    @checked
-    def __init__(
-        self,
-        vectors: Array,
-        rows: Sequence[Row],
-        *,
-        metric: str = COSINE,
-        text: str = "",
-        title: str = "title",
-    ) -> None:
-        if not hasattr(rows, "__len__") or not all(isinstance(row, Mapping) for row in rows):
-            raise DataError("rows are a list of mappings, one for each vector")
-        self._rows, self.text, self.title = rows, text, title
-        self._numbers = range(len(rows))
-        try:
-            vectors = np.asarray(vectors, np.float32)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"vectors are an array of numbers: {error}") from error
-        if vectors.ndim != 2 or len(vectors) != len(rows):
-            raise DataError(
-                f"{len(rows)} rows need an array of as many vectors, not one of shape "
-                f"{vectors.shape}"
-            )
-        if not np.isfinite(vectors).all():
-            raise DataError("some vectors are not finite; leave their rows out")
-        self.name, self.metric, self.dimension = "the array", metric, vectors.shape[1]
-        self._vectors = unit(vectors) if metric == COSINE else vectors
-
-    def nearest(self, queries: Array, n: int, conditions: Conditions = ()) -> list[Vectors]:
-        passing = [all(_meets(row, condition) for condition in conditions) for row in self._rows]
-        chosen, vectors = np.flatnonzero(passing), self._vectors
-        if len(chosen) < len(vectors):
-            vectors = vectors[chosen]
-        rows = chosen[top_k(similarities(queries, vectors), n).rows]
-        return [self.vectors(numbers.tolist()) for numbers in rows]
-
-    def vectors(self, ids: Sequence[Any]) -> Vectors:
-        return {number: self._vectors[number] for number in ids if number in self._numbers}
-
-    def rows(self, ids: Sequence[Any]) -> dict[Any, Row]:
-        return {number: self._rows[number] for number in ids if number in self._numbers}
-
-
-def _meets(row: Row, condition: Condition) -> bool:
-    metadata = flatten(row)
-    if condition.kind not in RANGES:
-        tags, is_wanted = tag_condition(condition)
-        return is_wanted != set(tags).isdisjoint(document_tags(metadata))
-    if not is_number(limit := condition.values[0]):
-        raise QueryError(f"filter {condition.name!r}: rows in memory compare numbers only")
-    values = filter(is_number, items(metadata.get(condition.name)))
-    return any(RANGES[condition.kind](value, limit) for value in values) != condition.is_negated
+    def _finite(self, values: Array) -> Array:
+        if not np.isfinite(values).all():
+            raise ServerError(f"{self.label} gives values that are not finite")
+        return values

@@ -96,6 +96,27 @@ def _line(document: Document) -> bytes:
         raise DataError(f"document {document.id!r}: {error}; leave the value out") from error
 
 
+def encode_from(vectors: Array) -> Encode:
+    """Return what gives each document its vector from an array, in the order of the documents."""
+    if vectors.ndim != 2 or not np.isfinite(vectors).all():
+        shape = f"an array of shape {vectors.shape}"
+        raise DataError(f"vectors must be a finite number for each document and place, got {shape}")
+
+    def encode(lists: Iterable[list[str]]) -> Iterator[Array]:
+        end = 0
+        for texts in lists:
+            start, end = end, end + len(texts)
+            if end > len(vectors):
+                raise DataError(
+                    f"there are only {len(vectors)} vectors for {end} or more documents"
+                )
+            yield vectors[start:end]
+        if end < len(vectors):
+            raise DataError(f"there are {len(vectors)} vectors for {end} documents")
+
+    return encode
+
+
 class Draft(ABC):
     """Documents on their way into a store: all of them become visible when it is finished."""
 

@@ -1,43 +1,35 @@
-"""What a store needs of a vector database: points, how they are found, and how they are written.
+"""A collection of a vector database: what a store of ours, or the search of another, needs of it.
 
-The first passage of a document is the point whose key is the document's, its head, and holds all of
-the document; further passages are points of their own. A point names the version of its document, a
-hash of it: one of another version than the head's does not count.
+A store of ours has points. The first passage of a document is the point whose key is the
+document's, its head, and holds all of the document; further passages are points of their own. A
+point names the version of its document, a hash of it: one of another version than the head's does
+not count.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 from abc import abstractmethod
-from collections import Counter
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from boolattn.errors import DataError, ServerError
-from boolattn.stores.analysis import document_terms
-from boolattn.stores.base import ServerStore, warned
-from boolattn.stores.filters import MAX_TAGS, NUMBERS, Filter, document_numbers, document_tags
-from boolattn.stores.settings import check_format, check_resumed, no_documents
-from boolattn.stores.values import key_of, number_key, passage_keys, term_index
-from boolattn.stores.writer import Draft
+from boolattn.errors import IndexFolderError
+from boolattn.stores.filters import RANGES, Condition, Filter, tag_condition
+from boolattn.stores.foreign import DOT, Collection
+from boolattn.stores.settings import check_format, no_index, saved_settings
+from boolattn.stores.values import number_key
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from boolattn.data.records import Document
-    from boolattn.stores.analysis import DocumentTerms
-    from boolattn.stores.base import Array
+    from boolattn.stores.foreign import Row, Tests
     from boolattn.stores.settings import StoreSettings
-    from boolattn.stores.writer import Batch
 
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
     State = dict[str, Any]
-    Row = dict[str, Any]
-    Matches = list[list["Match"]]  # of each vector
 
 FORMAT = 3
 #: The point with the state of the store; no document has its key, and it is no passage.
@@ -51,36 +43,59 @@ CANDIDATES = 128
 #: most frequent ones first, and words are counts by :func:`term_index`. The body is JSON.
 EMPTY: Row = {VECTOR: None, "tags": [], "numbers": {}, "asserted": [], "denied": [], WORDS: {}}
 EMPTY |= {"id": "", "n_passages": 0, "body": "{}"}
-
-#: Points and estimated bytes of one request; a server takes some 32 MB.
-_MAX_POINTS, _MAX_BYTES = 250, 1 << 24
-
-
-class Match(NamedTuple):
-    """A point that a search found."""
-
-    document: int
-    score: float
-    part: int = 0
-    version: str = ""
+HEADS: Tests = [[[Condition("part", "in", (0,))]]]
+PASSAGES: Tests = [[[Condition("part", "gte", (0,))]]]
+#: The kind of a condition on a list that lacks one of the values.
+LACKS = "lacks"
 
 
-class PointDatabase(ServerStore):
-    """A collection of a vector database, which need not be there yet."""
+def tests_of(where: Filter) -> Tests:
+    """Return a filter as tests of points."""
+    tests = [[[_stored(condition)]] for condition in where.conditions]
+    if where.alternatives:
+        tests.append([[*map(_stored, conditions)] for conditions in where.alternatives])
+    if where.without:
+        tests.append([[Condition("document", "not", where.without)]])
+    return tests + [[[Condition("asserted", LACKS, terms)]] for terms in where.lacking if terms]
+
+
+def _stored(condition: Condition) -> Condition:
+    """Return a condition as one on tags or numbers."""
+    if condition.kind in RANGES:
+        return replace(condition, name=f"numbers.{number_key(condition.number)}")
+    tags, is_wanted = tag_condition(condition)
+    return Condition("tags", "in" if is_wanted else "not", tags)
+
+
+def expression(tests: Tests, write: Callable[[Condition], str]) -> str:
+    """Write tests in a language with ``and``, ``or`` and parentheses."""
+    either = [" or ".join(" and ".join(map(write, every)) for every in test) for test in tests]
+    return " and ".join(f"({test})" for test in either)
+
+
+class Database(Collection):
+    """A collection of a vector database that can be one of ours, which need not be there yet.
+
+    A body that is read is parsed, and a vector is an array.
+    """
 
     precisions: Sequence[str] = ("float32",)  # how vectors can be stored
-    has_idf: bool = False  # whether the database itself multiplies weights of words by rarity
-    is_exact: bool = False  # whether a search compares every point, whatever the settings say
-    mean_length: float = 1.0  # of documents, where words are weighted when they are written
+    has_idf = False  # whether the database itself multiplies weights of words by rarity
+    is_exact = False  # whether a search compares every point, whatever the settings say
+    mean_length = 1.0  # of documents, where words are weighted when they are written
+    settings: StoreSettings  # of a store of ours
+    alias = ""  # the name of a store of ours, for which the name of the collection is looked up
+    id_field, vector_field, word_field, metric = "key", VECTOR, WORDS, DOT
+    parse: Any  # returns the server or path of an address, and the name of the store
 
-    def __init__(self, address: str) -> None:
-        self.label = self.address = address
-        #: The collection has another name than the store, or is named by it, its alias.
-        self.name = self.collection = self.connect()
-
-    @abstractmethod
-    def connect(self) -> str:
-        """Prepare a connection to the address; return the name of the store."""
+    @classmethod
+    def open(cls, address: str) -> Self:
+        """Return the collection of a store of ours, which need not be there."""
+        database = cls.__new__(cls)
+        client, database.alias = cls.parse(address)
+        database.name, database.collection = address, database.alias
+        database.connect(client)
+        return database
 
     def at(self, collection: str) -> Self:
         """Return the same database with another collection."""
@@ -100,9 +115,29 @@ class PointDatabase(ServerStore):
     def target(self) -> str:
         """Return the collection that the store's name stands for; empty: there is none."""
 
+    def known_target(self) -> str:
+        """Return that collection; refuse a name that stands for none."""
+        if target := self.target():
+            return target
+        raise no_index(self.name)
+
     @abstractmethod
     def names(self) -> list[str]:
         """Return the names of all collections."""
+
+    def builds(self) -> tuple[str, list[str]]:
+        """Return the collection in use, and the stopped builds; remove what a build replaced."""
+        names, current = sorted(self.names()), self.target()
+        if self.alias in names and not current:
+            raise IndexFolderError(
+                f"{self.name} is a collection that boolattn did not make; choose another name"
+            )
+        form = re.compile(rf"{re.escape(self.alias)}__[0-9a-f]{{16}}")
+        builds = [name for name in names if form.fullmatch(name)]
+        for name in builds:
+            if name < current:  # its removal failed
+                self.drop(name)
+        return current, [name for name in builds if name > current]
 
     @abstractmethod
     def create_collection(self) -> None:
@@ -128,41 +163,28 @@ class PointDatabase(ServerStore):
         """Write points, in place of those with the same keys."""
 
     @abstractmethod
-    def get(self, keys: Iterable[int], *names: str) -> dict[int, Row]:
-        """Return some values of points; unknown points are absent. The body is parsed."""
-
-    @abstractmethod
-    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> Matches:
-        """Return the ``n`` points of highest inner product, all vectors in one request.
-
-        The field is ``VECTOR`` or ``WORDS``, whose vectors are weights of terms.
-        """
-
-    @abstractmethod
-    def n_passages(self) -> int:
-        """Return the number of points that are passages."""
-
-    @abstractmethod
-    def count(self, where: Filter, term: str = "") -> int:
-        """Return the number of documents that pass a filter, and have a term."""
-
-    @abstractmethod
-    def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
-        """Return the ``n`` smallest keys of documents that pass a filter, or those among some."""
-
-    @abstractmethod
-    def remove(self, keys: Collection[int]) -> None:
+    def remove(self, tests: Tests) -> None:
         """Delete points, in one step."""
 
     @abstractmethod
-    def remove_rest(self, documents: Collection[int], versions: Collection[str]) -> None:
-        """Delete what documents have beside their heads, but for some versions."""
+    def count(self, tests: Tests) -> int:
+        """Return the number of points that pass some tests."""
+
+    @abstractmethod
+    def select(self, tests: Tests, n: int) -> list[int]:
+        """Return the ``n`` smallest keys of points that pass some tests."""
+
+    def frequency(self, term: str) -> int:
+        """Return the number of documents with a term."""
+        either = [[Condition(name, "in", (term,))] for name in ("asserted", "denied")]
+        return self.count([*HEADS, either])
 
     def read_state(self) -> State:
-        """Read what the store says of itself; refuse a state of another format."""
+        """Read what the store says of itself, settings included; refuse another format."""
         state = self.state()
         known: State = state if isinstance(state, dict) else {}
-        check_format(self.label, known.get("format"), FORMAT)
+        check_format(self.name, known.get("format"), FORMAT)
+        self.settings = saved_settings(known.get("settings"), self.name)
         return known
 
     def state(self) -> object:
@@ -173,160 +195,3 @@ class PointDatabase(ServerStore):
         """Write what the store says of itself."""
         about = {"key": STATE, "document": STATE, "part": NO_PASSAGE, "version": ""}
         self.insert([{**EMPTY, **about, "body": json.dumps(state)}])
-
-
-@dataclass
-class PointDraft(Draft):
-    """Documents on their way into a collection.
-
-    The head of a document is written last: with it the document is there. What is written again,
-    after a writer was stopped, has the same keys.
-    """
-
-    _database: PointDatabase
-    _state: State
-    _is_build: bool = False  # whether the collection is a new one, and not searched yet
-    _is_resumed: bool = False  # whether a stopped build wrote to it before
-    _n_documents: int = 0
-
-    @classmethod
-    def begin(cls, database: PointDatabase, settings: StoreSettings, *, is_resumed: bool) -> Self:
-        """Begin a build, or go on with a stopped one, which must have the same settings."""
-        database.settings = settings
-        state: State = {"format": FORMAT, "settings": asdict(settings), "mean_length": 0.0}
-        state |= {"collection": database.collection, "fields": {}}
-        if is_resumed:
-            state = database.read_state()
-            check_resumed(database.label, state["settings"], settings)
-        return cls(database, state, True, is_resumed)
-
-    def known(self, ids: Sequence[str]) -> set[str]:
-        return set() if self._is_build else {*self._versions(ids)}
-
-    def has(self, batch: Batch) -> bool:
-        """Compare with the heads that a stopped build wrote."""
-        if not self._is_resumed:
-            return False
-        ids = [document.id for document in batch.documents]
-        known = self._versions(ids)
-        is_written = [known.get(name) for name in ids] == batch.versions
-        self._n_documents += len(ids) if is_written else 0
-        return is_written
-
-    def write(self, batch: Batch, vectors: Array) -> None:
-        """Write further passages, then heads; then remove passages of other versions."""
-        database, versions = self._database, batch.versions
-        ids = [document.id for document in batch.documents]
-        is_fresh = self._is_build and not self._is_resumed
-        if not is_fresh:  # a build looks for documents with the same key when it is complete
-            self._versions(ids)
-        elif not self._n_documents:  # not before: nothing is left of a build that fails at once
-            database.create_collection()
-        kinds = database.settings.known_kinds
-        terms = [document_terms(document, kinds) for document in batch.documents]
-        self._register(batch.documents, [words.counts.total() for words in terms])
-        heads, others, row = [], list[Any](), 0
-        for number, spans in enumerate(batch.spans):
-            rows = vectors[row : row + len(spans)]
-            head, *passages = self._points(batch, number, versions[number], terms[number], rows)
-            heads.append(head)
-            others += passages
-            row += len(spans)
-        self._upsert(others)
-        self._upsert(heads)
-        self._n_documents += len(ids)
-        if not is_fresh:
-            with warned(f"{database.label}: cannot remove old passages, which are masked"):
-                database.remove_rest([head["key"] for head in heads], versions)
-
-    def finish(self) -> None:
-        """Let the database index what was written, and count the documents."""
-        if not self._n_documents:
-            raise no_documents()
-        self._database.finish()
-        if (n_written := self._database.count(Filter())) != self._n_documents:
-            raise ServerError(
-                f"{self._database.label} has {n_written} of {self._n_documents} documents: some "
-                "were left out since a build was stopped, the keys of two ids are the same, or "
-                "the server lost some; index again with --replace"
-            )
-
-    def _upsert(self, points: Iterable[Row]) -> None:
-        """Write points in order, some of them at a time."""
-        waiting, n_bytes = list[Any](), 0
-        for point in points:
-            waiting.append(point)
-            n_bytes += 4 * len(point["body"]) + 16 * len(point["asserted"])
-            n_bytes += 24 * self._database.settings.dimension
-            if len(waiting) >= _MAX_POINTS or n_bytes > _MAX_BYTES:
-                self._database.insert(waiting)
-                waiting, n_bytes = [], 0
-        if waiting:
-            self._database.insert(waiting)
-
-    def _points(
-        self, batch: Batch, number: int, version: str, terms: DocumentTerms, rows: Array
-    ) -> list[Row]:
-        """Return the points of a document, its head first."""
-        document, spans = batch.documents[number], batch.spans[number]
-        key, words = key_of(document.id), Counter[int]()
-        for term, count in terms.counts.items() if self._database.settings.words else ():
-            words[term_index(term)] += count
-        numbers, tags = document_numbers(document.metadata), document_tags(document.metadata)
-        if len(tags) > MAX_TAGS:
-            raise DataError(f"{document.id!r} has over {MAX_TAGS} metadata values; leave some out")
-        point = EMPTY | {
-            "key": key,
-            "document": key,
-            "part": 0,
-            "version": version,
-            VECTOR: rows[0],
-            "tags": tags,
-            "numbers": {number_key(name): value for name, value in numbers.items()},
-            "asserted": sorted(terms.asserted, key=lambda term: -max(terms.counts[term], 1)),
-        }
-        head = point | {
-            "denied": terms.denied,
-            WORDS: words,
-            "id": document.id,
-            "n_passages": len(spans),
-            "body": f'{{"document":{batch.lines[number].decode()},"spans":{json.dumps(spans)}}}',
-        }
-        keys = enumerate(passage_keys(document.id, version, len(spans)), 1)
-        return [head, *(point | {"key": k, "part": part, VECTOR: rows[part]} for part, k in keys)]
-
-    def _versions(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return versions of documents by id; refuse an id whose key another one has."""
-        names = {key_of(name): name for name in ids}
-        rows = self._database.get(names, "id", "version")
-        pairs = [(name, names[key_of(name)]) for name in ids]
-        pairs += [(names[key], row["id"]) for key, row in rows.items()]
-        for name, other in pairs:
-            if name != other:
-                raise DataError(
-                    f"{self._database.label}: the ids {name!r} and {other!r} have the same key; "
-                    "rename one"
-                )
-        return {row["id"]: row["version"] for row in rows.values()}
-
-    def _register(self, documents: Iterable[Document], lengths: Sequence[int]) -> None:
-        """Add new fields and wider ranges to the state, beside those of other writers."""
-        if not self._is_build:
-            self._state = self._database.read_state()
-        before = self._state["fields"]
-        fields = {name: dict(ranges) for name, ranges in before.items()}
-        for document in documents:
-            for name in document.metadata:
-                fields.setdefault(name, {})
-            for column, value in document_numbers(document.metadata).items():
-                kind, _, name = column.partition(":")
-                choose = min if kind in dict(NUMBERS) else max
-                fields[name][kind] = choose(value, fields[name].get(kind, value))
-        if fields != before or not self._state["mean_length"]:
-            mean = self._state["mean_length"] or float(np.mean(lengths)) or 1.0
-            self._state = {**self._state, "fields": fields, "mean_length": mean}
-            self._database.write_state(self._state)
-        self._database.mean_length = self._state["mean_length"]
-        for name, ranges in fields.items():
-            for kind in ranges.keys() - before.get(name, {}).keys():
-                self._database.create_index(f"numbers.{number_key(f'{kind}:{name}')}")

@@ -1,40 +1,55 @@
-"""A store in Milvus: a server or cluster by its address, or a file (Milvus Lite).
+"""Milvus: stores, and collections that someone else filled.
 
-A text of Milvus's has a limit, so the JSON of a document is a list of texts. Of a document with
-more than 4,096 different terms the rarest are unknown to claims, exclusions and rarities.
+An address is that of a server or cluster, or a file (Milvus Lite). The token of a cluster is read
+from ``MILVUS_TOKEN`` and never stored. A text of Milvus's has a limit, so the JSON of a document is
+a list of texts. Of a document with more than 4,096 different terms the rarest are unknown to
+claims, exclusions and rarities.
 """
 
 from __future__ import annotations
 
 import json
-from functools import partial
+import logging
+import os
+import re
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import ConfigError, ServerError
+from boolattn.errors import ConfigError, MissingDataError, ServerError
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
-from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Filter, tag_condition
-from boolattn.stores.points.database import CANDIDATES, VECTOR, WORDS, Match
-from boolattn.stores.points.milvus_collection import LIMIT, DataType, MilvusClient, MilvusConnection
+from boolattn.stores.base import one_line
+from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Condition, of_type
+from boolattn.stores.foreign import COSINE, DOT
+from boolattn.stores.points.database import CANDIDATES, HEADS, LACKS, PASSAGES, Database, expression
 from boolattn.stores.points.store import PointStore
-from boolattn.stores.values import number_key
+
+try:
+    import grpc
+    from pymilvus import DataType, MilvusClient
+    from pymilvus.exceptions import MilvusException
+except ImportError as error:
+    raise MissingDataError("Milvus needs: pip install 'boolattn[milvus]'") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from boolattn.stores.filters import Condition
-    from boolattn.stores.points.database import Matches, Row
+    from boolattn.stores.foreign import Client, Described, Found, Row, Tests
 
+#: Seconds that an answer may take, and seconds for a graph to be built or read.
+TIMEOUT, _LOAD_TIMEOUT = 30.0, 3600.0
+_ERRORS = (MilvusException, grpc.RpcError)
+_METRICS = {"COSINE": COSINE, "IP": DOT}
+_BM25 = 1  # as the client numbers functions
 #: Rows that are asked for at once: this bounds the size of a message.
 _KEYS = 5000
 #: Milvus's limits: bytes of a text, characters that fit into them, items of an array.
 _BYTES, _CHARACTERS, _MAX_ITEMS = 65_535, 16_000, 4096
 #: A sparse vector may not be empty: this number is no term's.
 _NO_TERM = {0: 1e-6}
-_HEADS, _PASSAGES = "part == 0", "part >= 0"
 #: Lists of texts, with the most items and bytes.
 _LISTS = {"tags": (MAX_TAGS, 512), "body": (_MAX_ITEMS, _BYTES)}
 _LISTS |= dict.fromkeys(("asserted", "denied"), (_MAX_ITEMS, 512))
@@ -42,30 +57,132 @@ _LISTS |= dict.fromkeys(("asserted", "denied"), (_MAX_ITEMS, 512))
 _literal = partial(json.dumps, ensure_ascii=False)
 
 
-class MilvusStore(PointStore):
-    """A store in Milvus."""
+class MilvusCollection(Database):
+    """A collection of Milvus: a server's, which is connected to again, or a file's."""
 
-    limit = LIMIT
+    limit = 16_384  # Milvus's own
+    parse = partial(parse_server, kind="milvus", secret="MILVUS_TOKEN")
+    types: Mapping[str, str] = dict.fromkeys(_LISTS, "ARRAY") | {
+        "numbers": "JSON",
+        "version": "VARCHAR",
+    }
 
-    def connect(self) -> str:
-        target, name = parse_server(self.address, "milvus", "MILVUS_TOKEN")
-        self._file = None if "://" in target else Path(target)
-        if self._file and self._file.suffix != ".db":
-            raise ConfigError(f"{self.address!r}: a file of Milvus Lite ends in .db")
-        self.connection = MilvusConnection(target, self.address)
-        self.call = self.connection.call
-        return name
+    def connect(self, client: Client | str) -> None:
+        if isinstance(client, str) and "://" not in client and Path(client).suffix != ".db":
+            raise ConfigError(f"{client!r}: a file of Milvus Lite ends in .db")
+        self._client = client
 
-    def query(self, test: str, names: list[str]) -> list[Row]:
-        """Return the rows that pass a test."""
-        return list(self.call("query", self.collection, filter=test, output_fields=names))
+    def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Call a method of the client; read a collection that a new server process has not read."""
+        options, client = {"timeout": TIMEOUT} | options, self._client
+        with one_line(self.name, _ERRORS):
+            client = open_client(client) if isinstance(client, str) else client
+            try:
+                return getattr(client, method)(*values, **options)
+            except MilvusException as error:
+                if not re.search("not loaded|not been loaded|released", str(error)):
+                    raise
+            self._load()
+            return getattr(client, method)(*values, **options)
+
+    def _load(self) -> None:
+        """Make the collection ready to be searched."""
+        try:
+            self.call("load_collection", self.collection, timeout=_LOAD_TIMEOUT)
+        except ServerError:
+            # A killed writer may have cut a graph of Milvus Lite, which makes missing ones anew.
+            name = self.call("describe_collection", self.collection)["collection_name"]
+            folder = Path(str(self._client), "collections", name)
+            if not (graphs := [*folder.glob("partitions/*/indexes/*.idx")]):
+                raise
+            for path in graphs:
+                path.unlink()
+            self.call("load_collection", self.collection, timeout=_LOAD_TIMEOUT)
+
+    def describe(self) -> Described:
+        about = self.call("describe_collection", self.collection)
+        fields = {field["name"]: field for field in about["fields"]}
+        types = {name: getattr(f["type"], "name", "") for name, f in fields.items()}
+        [key] = (name for name, field in fields.items() if field.get("is_primary"))
+        vectors = {}
+        for name, field in fields.items():
+            if length := int(field["params"].get("dim", 0)):
+                index = self.call("describe_index", self.collection, name) or {}
+                metric = str(index.get("metric_type", "COSINE"))
+                vectors[name] = (length, _METRICS.get(metric, metric))
+        functions = [f for f in about.get("functions") or () if int(f["type"]) == _BM25]
+        words = [name for function in functions for name in function["output_field_names"]]
+        self.has_text_ids = types[key] == "VARCHAR"
+        return types, [key], vectors, words
+
+    def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
+        wanted, rows = list(dict.fromkeys(keys)), dict[Any, Any]()
+        for start in range(0, len(wanted), _KEYS):
+            chosen = Condition(self.id_field, "in", (*wanted[start : start + _KEYS],))
+            for row in self.query([[[chosen]]], *([self.id_field, *names] if names else ["*"])):
+                rows[row[self.id_field]] = self._row(row, names or (*row,))
+        return rows
+
+    def search(
+        self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
+    ) -> list[list[Found]]:
+        options: dict[str, Any] = {"data": [*queries], "anns_field": field, "limit": n}
+        is_graph = field == self.vector_field
+        if self.alias:  # every point has some words, and the state a vector
+            tests = [*tests, *(PASSAGES if is_graph else HEADS)]
+        options["search_params"] = {"params": {"ef": max(n, CANDIDATES)} if is_graph else {}}
+        options |= {"filter": self._written(tests), "output_fields": [self.id_field, *names]}
+        score = float if is_graph else abs  # Milvus Lite gives those of texts below zero
+        answers = self.call("search", self.collection, **options)
+        pairs = [[(hit["entity"], score(hit["distance"])) for hit in hits] for hits in answers]
+        return [[(row[self.id_field], s, self._row(row, names)) for row, s in p] for p in pairs]
+
+    def query(self, tests: Tests, *names: str) -> list[Row]:
+        """Return values of the rows that pass some tests."""
+        options = {"filter": self._written(tests), "output_fields": [*names]}
+        return list(self.call("query", self.collection, **options))
+
+    def _row(self, values: Row, names: Sequence[str]) -> Row:
+        row = {name: values[name] for name in names}
+        if self.vector_field in row:
+            row[self.vector_field] = np.asarray(row[self.vector_field], np.float32)
+        if self.alias and "body" in row:
+            row["body"] = json.loads("".join(row["body"]))
+        return row
+
+    def _written(self, tests: Tests) -> str:
+        """Write tests as an expression."""
+        return expression(tests, self._test)
+
+    def _test(self, condition: Condition) -> str:
+        column, _, path = condition.name.partition(".")
+        name, kind, type_name = condition.name, condition.kind, self.types.get(column, "")
+        values = of_type(condition.values, is_text=type_name == "VARCHAR")
+        is_json = type_name == "JSON" and path
+        if is_json:
+            name = f"{column}[{_literal(path)}]"
+        if kind in RANGES:
+            test = f"{name} {SIGNS[kind]} {_literal(values[0])}"
+            # A comparison with a missing value is false in Milvus and nothing in Milvus Lite.
+            test = f"(exists {name} and {test})" if is_json else test
+        elif kind == "exists":
+            test = f"{name} is {'not ' if values[0] else ''}null"
+        elif type_name == "ARRAY":
+            test = f"array_contains_{'all' if kind == LACKS else 'any'}({name}, {_literal(values)})"
+        else:
+            test = f"{name} in {_literal(values)}"
+        if kind in ("not", LACKS):
+            test = f"(not ({test}))"
+        if not condition.is_negated:
+            return test
+        return f"(not {test})" if is_json else f"({name} is null or not ({test}))"
 
     def target(self) -> str:
-        if self._file and not self._file.exists():
+        if "://" not in self._client and not Path(self._client).exists():
             return ""
         self.names()  # a server that does not answer is an error
         try:
-            return str(self.call("describe_alias", self.name)["collection_name"])
+            return str(self.call("describe_alias", self.alias)["collection_name"])
         except ServerError:
             return ""
 
@@ -84,14 +201,14 @@ class MilvusStore(PointStore):
         for name, (n_items, n_bytes) in _LISTS.items():
             limits = {"max_capacity": n_items, "max_length": n_bytes}
             schema.add_field(name, DataType.ARRAY, element_type=DataType.VARCHAR, **limits)
-        schema.add_field(VECTOR, DataType.FLOAT_VECTOR, dim=self.settings.dimension)
+        schema.add_field(self.vector_field, DataType.FLOAT_VECTOR, dim=self.settings.dimension)
         index = MilvusClient.prepare_index_params()
         graph = {"index_type": "HNSW", "params": {"M": 32, "efConstruction": 80}}
         kind = {"index_type": "FLAT"} if self.settings.vectors == "exact" else graph
-        index.add_index(VECTOR, metric_type="IP", **kind)
+        index.add_index(self.vector_field, metric_type="IP", **kind)
         if self.settings.words:
-            schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
-            index.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+            schema.add_field(self.word_field, DataType.SPARSE_FLOAT_VECTOR)
+            index.add_index(self.word_field, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
         lists = () if is_lite else ("tags", "asserted", "denied")
         for name in ("document", "part", *lists):
             index.add_index(name, index_type="INVERTED")
@@ -103,98 +220,61 @@ class MilvusStore(PointStore):
     def finish(self) -> None:
         """Write what is in memory, and build the graph."""
         self.call("flush", self.collection)
-        self.connection.load(self.collection)
+        self._load()
 
     def switch(self, old: str) -> None:
         method = "alter_alias" if old else "create_alias"
-        self.call(method, collection_name=self.collection, alias=self.name)
+        self.call(method, collection_name=self.collection, alias=self.alias)
 
     def drop(self, collection: str) -> None:
         self.call("drop_collection", collection)
 
     def insert(self, points: list[Row]) -> None:
-        self.call("upsert", self.collection, [*map(self._row, points)])
+        self.call("upsert", self.collection, [*map(self._entity, points)])
 
-    def _row(self, point: Row) -> Row:
+    def _entity(self, point: Row) -> Row:
         body, starts = point["body"], range(0, len(point["body"]), _CHARACTERS)
         row = point | {"body": [body[start : start + _CHARACTERS] for start in starts]}
         row |= {name: row[name][:_MAX_ITEMS] for name in ("asserted", "denied")}
-        if point[VECTOR] is None:
-            row[VECTOR] = np.zeros(self.settings.dimension, np.float32)
-        row[WORDS] = term_weights(point[WORDS], self.mean_length) or _NO_TERM
+        if point[self.vector_field] is None:
+            row[self.vector_field] = np.zeros(self.settings.dimension, np.float32)
+        row[self.word_field] = term_weights(point[self.word_field], self.mean_length) or _NO_TERM
         if not self.settings.words:
-            del row[WORDS]
+            del row[self.word_field]
         return row
 
-    def get(self, keys: Iterable[int], *names: str) -> dict[int, Row]:
-        wanted, rows = list(dict.fromkeys(keys)), dict[int, Any]()
-        for start in range(0, len(wanted), _KEYS):
-            chosen = f"key in {wanted[start : start + _KEYS]}"
-            rows |= {row.pop("key"): row for row in self.query(chosen, ["key", *names])}
-        for row in rows.values():
-            if "body" in row:
-                row["body"] = json.loads("".join(row["body"]))
-            if VECTOR in row:
-                row[VECTOR] = np.asarray(row[VECTOR], np.float32)
-        return rows
+    def remove(self, tests: Tests) -> None:
+        self.call("delete", self.collection, filter=self._written(tests))
 
-    def search(self, field: str, vectors: Sequence[Any], n: int, where: Filter) -> Matches:
-        params = {"ef": max(n, CANDIDATES)} if field == VECTOR else {}
-        options = {"data": [*vectors], "anns_field": field, "limit": n}
-        options["search_params"] = {"metric_type": "IP", "params": params}
-        options["filter"] = _expression(where, _HEADS if field == WORDS else _PASSAGES)
-        options["output_fields"] = ["document", "part", "version"]
-        answers = self.call("search", self.collection, **options)
-        return [[Match(**hit["entity"], score=hit["distance"]) for hit in hits] for hits in answers]
+    def count(self, tests: Tests) -> int:
+        return int(self.query(tests, "count(*)")[0]["count(*)"])
 
-    def n_passages(self) -> int:
-        return int(self.query(_PASSAGES, ["count(*)"])[0]["count(*)"])
-
-    def count(self, where: Filter, term: str = "") -> int:
-        test = _expression(where, _HEADS)
-        if term:
-            text = _literal(term)
-            test += f" and (array_contains(asserted, {text}) or array_contains(denied, {text}))"
-        return int(self.query(test, ["count(*)"])[0]["count(*)"])
-
-    def select(self, where: Filter, n: int, keys: Sequence[int] | None = None) -> list[int]:
+    def select(self, tests: Tests, n: int) -> list[int]:
         """Query a range of keys, which are spread evenly; rows have no order."""
-        chosen = f"key in {[*(keys or ())]}"
-        if keys is None:
-            share = (2 * n + 50) / max(self.count(where), 1)
-            chosen = f"key <= {int(min(share, 1.0) * (1 << 63)) - 1}"
-        rows = self.query(f"{_expression(where, _HEADS)} and {chosen}", ["key"])
-        return sorted(row["key"] for row in rows)[:n]
-
-    def remove(self, keys: Collection[int]) -> None:
-        self.call("delete", self.collection, ids=[*keys])
-
-    def remove_rest(self, documents: Collection[int], versions: Collection[str]) -> None:
-        test = f"document in {[*documents]} and part != 0"
-        test += f" and version not in {_literal([*versions])}" if versions else ""
-        self.call("delete", self.collection, filter=test)
+        if (total := self.count(tests)) > n:
+            largest = int(min((2 * n + 50) / total, 1.0) * (1 << 63)) - 1
+            tests = [*tests, [[Condition("key", "lte", (largest,))]]]
+        return sorted(row["key"] for row in self.query(tests, "key"))[:n]
 
 
-def _expression(where: Filter, rows: str) -> str:
-    """Write a filter as an expression of Milvus, for rows that pass a test of their own."""
-    tests = [rows, *map(_test, where.conditions)]
-    if where.alternatives:
-        groups = [" and ".join([rows, *map(_test, listed)]) for listed in where.alternatives]
-        tests.append(f"({' or '.join(f'({group})' for group in groups)})")
-    if where.without:
-        tests.append(f"document not in {[int(key) for key in where.without]}")
-    for terms in filter(None, where.lacking):
-        tests.append(f"not array_contains_all(asserted, {_literal([*terms])})")
-    return " and ".join(tests)
+@cache
+def open_client(address: str) -> MilvusClient:
+    """Connect once: a file of Milvus Lite allows one connection."""
+    # They log a traceback of every error that they raise.
+    for name in ("pymilvus", "milvus_lite", "grpc._server"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    token = os.environ.get("MILVUS_TOKEN", "")
+    try:
+        return MilvusClient(address, token=token, timeout=TIMEOUT)
+    except MilvusException as error:
+        if "://" in address:
+            raise
+        raise ServerError(
+            f"{address}: {error.message}; a file allows one process; is it open in another?"
+        ) from error
 
 
-def _test(condition: Condition) -> str:
-    """Write a condition on tags or numbers."""
-    if condition.kind in RANGES:
-        number, is_wanted = f'numbers["{number_key(condition.number)}"]', not condition.is_negated
-        # A comparison with a missing value is false in Milvus and nothing in Milvus Lite.
-        test = f"(exists {number} and {number} {SIGNS[condition.kind]} {condition.values[0]})"
-    else:
-        tags, is_wanted = tag_condition(condition)
-        test = f"array_contains_any(tags, {_literal(tags)})"
-    return test if is_wanted else f"(not {test})"
+class MilvusStore(PointStore):
+    """A store in Milvus."""
+
+    kind = MilvusCollection

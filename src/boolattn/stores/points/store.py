@@ -9,7 +9,6 @@ documents, whatever comes later.
 from __future__ import annotations
 
 import math
-import re
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
@@ -17,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from boolattn.data.records import Document
-from boolattn.errors import IndexFolderError, ServerError
-from boolattn.stores.base import best_documents, warned
-from boolattn.stores.filters import NUMBERS, Field, Filter
-from boolattn.stores.points.database import VECTOR, WORDS, PointDatabase, PointDraft
-from boolattn.stores.settings import HNSW, check_build, check_ids, no_index, saved_settings
+from boolattn.errors import ServerError
+from boolattn.stores.base import ServerStore, best_documents, warned
+from boolattn.stores.filters import NUMBERS, Condition, Field, Filter
+from boolattn.stores.points.database import HEADS, PASSAGES, VECTOR, WORDS, tests_of
+from boolattn.stores.points.draft import PointDraft, rest
+from boolattn.stores.settings import HNSW, check_build, check_ids
 from boolattn.stores.values import key_of, passage_keys, term_index
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from boolattn.scoring.exact import Ranked
     from boolattn.stores.base import Array, Keys, Mask, Passages
-    from boolattn.stores.filters import Condition
-    from boolattn.stores.points.database import Match, State
+    from boolattn.stores.foreign import Found
+    from boolattn.stores.points.database import Database, State
     from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Draft
 
@@ -40,20 +40,20 @@ _QUERIES = 64
 _FRESH = 60.0
 
 
-class PointStore(PointDatabase):
+class PointStore(ServerStore):
     """A store that :meth:`create` made."""
 
+    kind: type[Database]
     _state: State
 
-    def known_target(self) -> str:
-        """Return that collection; refuse a name that stands for none."""
-        if target := self.target():
-            return target
-        raise no_index(self.label)
+    def __init__(self, address: str) -> None:
+        self.label = self.address = address
+        self.database = self.kind.open(address)
+        self.limit = self.database.limit
 
     def refresh(self) -> bool:
-        before, self._state = getattr(self, "_state", {}), self.read_state()
-        self.settings = saved_settings(self._state.get("settings"), self.label)
+        before, self._state = getattr(self, "_state", {}), self.database.read_state()
+        self.settings = self.database.settings
         is_new = bool(self._state["collection"] != before.get("collection"))
         if is_new:
             self._counts: dict[str, tuple[float, int]] = {}
@@ -63,7 +63,7 @@ class PointStore(PointDatabase):
     def open(cls, address: str, *, verify: bool = False) -> Self:
         """Open a store; it is searched by its alias, so that a new build is seen at once."""
         store = cls(address)
-        store.known_target()
+        store.database.known_target()
         store.refresh()
         return store
 
@@ -73,39 +73,24 @@ class PointStore(PointDatabase):
         cls, address: str, settings: StoreSettings, *, replace: bool = False, resume: bool = False
     ) -> Iterator[Draft]:
         """Build a collection of another name, which the address means at the end."""
-        store = cls(address)
-        settings = settings.completed(HNSW, store.precisions)
-        with store.writing(is_build=True) as store:
-            current, stopped = store._builds()
+        settings = settings.completed(HNSW, cls.kind.precisions)
+        with cls.kind.open(address).writing(is_build=True) as database:
+            current, stopped = database.builds()
             has = {"has_index": bool(current), "is_stopped": bool(stopped)}
             check_build(address, **has, replace=replace, resume=resume)
             is_resumed = resume and bool(stopped)
             # Later builds have higher names.
-            name = stopped.pop() if is_resumed else f"{store.name}__{time.time_ns():016x}"
-            build = store.at(name)
+            name = stopped.pop() if is_resumed else f"{database.alias}__{time.time_ns():016x}"
+            build = database.at(name)
             draft = PointDraft.begin(build, settings, is_resumed=is_resumed)
             for other in stopped:
-                store.drop(other)
+                database.drop(other)
             yield draft
             draft.finish()
             build.switch(current)
             if current:
                 with warned(f"{address}: cannot remove what the build replaced"):
-                    store.drop(current)
-
-    def _builds(self) -> tuple[str, list[str]]:
-        """Return the collection in use, and the stopped builds; remove what a build replaced."""
-        names, current = sorted(self.names()), self.target()
-        if self.name in names:
-            raise IndexFolderError(
-                f"{self.label} is a collection that boolattn did not make; choose another name"
-            )
-        form = re.compile(rf"{re.escape(self.name)}__[0-9a-f]{{16}}")
-        builds = [name for name in names if form.fullmatch(name)]
-        for name in builds:
-            if name < current:  # its removal failed
-                self.drop(name)
-        return current, [name for name in builds if name > current]
+                    database.drop(current)
 
     @contextmanager
     def adding(self) -> Iterator[Draft]:
@@ -114,11 +99,10 @@ class PointStore(PointDatabase):
         After an error those that were written stay, and the same call again completes the rest.
         """
         try:
-            with self.writing() as store:
+            with self.database.writing() as database:
                 # By its name: documents of a store that is built anew would be lost unseen.
-                store = store.at(store.known_target())
-                store.refresh()
-                yield PointDraft(store, store._state)
+                database = database.at(database.known_target())
+                yield PointDraft(database, database.read_state())
         finally:
             self._counts.clear()
 
@@ -129,43 +113,46 @@ class PointStore(PointDatabase):
         self.check_known(names, keys)
         if not keys:
             return
-        with self.writing() as store:
+        with self.database.writing() as database:
             try:
-                store.remove(keys.values())
+                database.remove([[[Condition(database.id_field, "in", (*keys.values(),))]]])
             except ServerError:
                 if self.find(names):  # else the answer alone was lost
                     raise
             with warned(f"{self.label}: cannot remove the rest of documents, which is masked"):
-                store.remove_rest(keys.values(), ())
+                database.remove(rest([*keys.values()], ()))
         self._counts.clear()
 
     def info(self) -> dict[str, Any]:
-        counts = {"documents": self.count(Filter()), "passages": self.n_passages()}
-        return counts | super().info() | ({"vectors": "exact"} if self.is_exact else {})
+        counts = {"documents": self.count(Filter()), "passages": self.database.count(PASSAGES)}
+        return counts | super().info() | ({"vectors": "exact"} if self.database.is_exact else {})
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
-        n_points = self._at_most(2 * n if self.settings.passages else n)
+        n_points = 2 * n if self.settings.passages else n
         while True:
+            n_points = max(1, min(n_points, self.limit or n_points))
             answers = self._search(VECTOR, [*vectors], n_points, where)
             ranked = self._ranked(answers, n)
             pairs = zip(answers, ranked, strict=True)
             is_enough = all(len(a) < n_points or len(r.rows) >= n for a, r in pairs)
             if is_enough or n_points == self.limit:
                 return ranked
-            n_points = self._at_most(4 * n_points)
-
-    def _at_most(self, n: int) -> int:
-        """Return a number of results that the database can give."""
-        return max(1, min(n, self.limit or n))
+            n_points *= 4
 
     def _search(
-        self, field: str, vectors: Sequence[Any], n: int, where: Filter
-    ) -> list[Sequence[Match]]:
+        self, field: str, queries: Sequence[Any], n: int, where: Filter
+    ) -> list[list[Found]]:
         """Search some vectors at a time."""
-        starts = range(0, len(vectors), _QUERIES)
-        pages = [vectors[start : start + _QUERIES] for start in starts]
-        return [hits for page in pages for hits in self.search(field, page, n, where)]
+        has_passages, tests = field == VECTOR and self.settings.passages, tests_of(where)
+        names = ("document", "part", "version") if has_passages else ()
+        return [
+            rows
+            for start in range(0, len(queries), _QUERIES)
+            for rows in self.database.search(
+                field, queries[start : start + _QUERIES], n, tests, *names
+            )
+        ]
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)
@@ -188,27 +175,35 @@ class PointStore(PointDatabase):
             {term_index(term): rarity[term] for term in terms if term in rarity}
             for terms in queries
         ]
-        answers = iter(self._search(WORDS, [*filter(None, vectors)], self._at_most(n), where))
-        return self._ranked([next(answers) if vector else () for vector in vectors], n)
+        n = max(1, min(n, self.limit or n))
+        answers = iter(self._search(WORDS, [*filter(None, vectors)], n, where))
+        return self._ranked([next(answers) if vector else [] for vector in vectors], n)
+
+    def count(self, where: Filter) -> int:
+        return self.database.count([*tests_of(where), *HEADS])
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         return [self._remembered(term) for term in terms]
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
-        return np.isin(keys, self.select(Filter((condition,)), len(keys), keys.tolist()))
+        among = [[Condition(self.database.id_field, "in", (*keys.tolist(),))]]
+        return np.isin(keys, self._select(Filter((condition,)), len(keys), among))
+
+    def _select(self, where: Filter, n: int, *among: list[list[Condition]]) -> list[int]:
+        return self.database.select([*tests_of(where), *HEADS, *among], n)
 
     def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        rows = self.get(keys.tolist(), "asserted", "denied")
+        rows = self.database.get(keys.tolist(), "asserted", "denied")
         for row in (rows.get(key, {}) for key in keys.tolist()):
             yield row.get("asserted", ()), row.get("denied", ())
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
-        keys = {row["id"]: key for key, row in self.get(map(key_of, ids), "id").items()}
+        keys = {row["id"]: key for key, row in self.database.get(map(key_of, ids), "id").items()}
         return {name: keys[name] for name in ids if name in keys}
 
     def passages(self, keys: Keys) -> dict[int, Passages]:
         """Read all points of documents; one that was just replaced lacks some, and is absent."""
-        heads, vectors = self.get(keys.tolist(), "body"), self._vectors(keys.tolist())
+        heads, vectors = self.database.get(keys.tolist(), "body"), self._vectors(keys.tolist())
         passages: dict[int, Passages] = {}
         for key, head in heads.items():
             spans = [(start, end) for start, end in head["body"]["spans"]]
@@ -220,16 +215,16 @@ class PointStore(PointDatabase):
         """Return the vectors of each document's points, in order; one may be missing."""
         points = {key: [key] for key in keys}
         if self.settings.passages:
-            rows = self.get(points, "id", "version", "n_passages")
+            rows = self.database.get(points, "id", "version", "n_passages")
             points = {key: [key, *passage_keys(**row)] for key, row in rows.items()}
-        rows = self.get([point for listed in points.values() for point in listed], VECTOR)
+        rows = self.database.get([point for listed in points.values() for point in listed], VECTOR)
         return {
             key: [rows[point][VECTOR] for point in listed if VECTOR in rows.get(point, {})]
             for key, listed in points.items()
         }
 
     def documents(self, keys: Keys) -> list[Document | None]:
-        rows = self.get(keys.tolist(), "body")
+        rows = self.database.get(keys.tolist(), "body")
         try:
             read = {key: Document(**row["body"]["document"]) for key, row in rows.items()}
         except (KeyError, TypeError) as error:
@@ -245,11 +240,11 @@ class PointStore(PointDatabase):
 
     def sample(self, n: int) -> list[Document]:
         """Read the documents of smallest keys, which are hashes of their ids."""
-        return [*filter(None, self.documents(np.array(self.select(Filter(), n), np.int64)))]
+        return [*filter(None, self.documents(np.array(self._select(Filter(), n), np.int64)))]
 
     def _rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """Return the factor of each term in a query; a term that no document has is absent."""
-        if self.has_idf:
+        if self.database.has_idf:
             return dict.fromkeys(terms, 1.0)
         total, counts = self._remembered(""), {term: self._remembered(term) for term in terms}
         return {
@@ -262,18 +257,22 @@ class PointStore(PointDatabase):
         """Count the documents with a term, or all, unless that was done a moment ago."""
         moment, number = self._counts.get(term, (-math.inf, 0))
         if time.monotonic() - moment > _FRESH:
-            number = self.count(Filter(), term)
+            number = self.database.frequency(term) if term else self.count(Filter())
             self._counts[term] = time.monotonic(), number
         return number
 
-    def _ranked(self, answers: Sequence[Sequence[Match]], n: int) -> list[Ranked]:
+    def _ranked(self, answers: Sequence[Sequence[Found]], n: int) -> list[Ranked]:
         """Return each document once, without passages of another version than its head."""
-        rows = self.get({hit.document for hits in answers for hit in hits if hit.part}, "version")
-        versions = {key: row["version"] for key, row in rows.items()}
-        if any(not math.isfinite(hit.score) for hits in answers for hit in hits):
+        heads = {row["document"] for rows in answers for *_, row in rows if row.get("part")}
+        versions = {key: row["version"] for key, row in self.database.get(heads, "version").items()}
+        if any(not math.isfinite(score) for rows in answers for _, score, _ in rows):
             raise ServerError(f"{self.label} has vectors that are not finite; index again")
         counted = (
-            [hit for hit in hits if not hit.part or versions.get(hit.document) == hit.version]
-            for hits in answers
+            [
+                (row["document"] if row else key, score)
+                for key, score, row in rows
+                if not row.get("part") or versions.get(row["document"]) == row["version"]
+            ]
+            for rows in answers
         )
-        return [best_documents(((hit.document, hit.score) for hit in hits), n) for hits in counted]
+        return [best_documents(hits, n) for hits in counted]
