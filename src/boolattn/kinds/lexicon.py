@@ -136,9 +136,8 @@ class Kinds:
             self._added[kind] = (node << SHIFT, *(self._known(kind) or ()))
             for phrase, text in phrases.items():
                 entries, member = self._find(phrase) or (), node << SHIFT | MEMBER
-                # Inside a sentence a capital letter is that of a name.
-                named = (member | NAME,) if text[0].isupper() else ()
-                self._added[phrase] = (member, *named, *entries)
+                flags = (0, NAME) if text[0].isupper() else (0,)  # inside a sentence it is a name
+                self._added[phrase] = (*(member | flag for flag in flags), *entries)
                 first = next((e >> SHIFT for e in entries if not e & (MEMBER | RELATED)), None)
                 if first is not None:
                     self._wider[first] = (*self._wider.get(first, ()), node)
@@ -172,9 +171,8 @@ class Kinds:
         while at < len(words):
             length = 1
             for n in range(self._longest(lowered[at : at + _LONGEST]), 0, -1):
-                if not all(joined[at + 1 : at + n]):
-                    continue
-                if (entries := self._lookup(" ".join(lowered[at : at + n]))) is None:
+                phrase = " ".join(lowered[at : at + n]) if all(joined[at + 1 : at + n]) else ""
+                if (entries := self._lookup(phrase)) is None:
                     continue
                 length, end = n, at + n
                 is_inside = (joined[at] and capital[at - 1]) or (joined[end] and capital[end])

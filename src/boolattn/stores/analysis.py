@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -126,7 +126,12 @@ def matched_words(text: str, terms: Set[str], start: int, end: int) -> list[tupl
     [(2, 6), (16, 21)]
     """
     words = _TERM.finditer(text, start, end)
-    return [word.span() for word in words if not terms.isdisjoint(terms_of(word[0]))]
+    return [word.span() for word in words if not terms.isdisjoint(_terms_of_word(word[0]))]
+
+
+@lru_cache(maxsize=1 << 15)
+def _terms_of_word(word: str) -> tuple[str, ...]:
+    return tuple(terms_of(word))
 
 
 def plain_title(text: str) -> str:
