@@ -54,6 +54,13 @@ def claim(text, kind, kinds=KINDS):
         ("a tool written in Python", "programming language"),
         ("a MySQL client", "database"),
         ("Rip a DVD.", "disc"),
+        ("fried chicken wings", "meat"),
+        ("ground turkey", "poultry"),
+        ("smoked salmon", "seafood"),
+        ("Add some Gruyère.", "cheese"),
+        ("a spoon of mayonnaise", "eggs"),
+        ("panko", "gluten"),
+        ("teriyaki sauce", "soy"),
     ],
 )
 def test_a_thing_is_of_its_kind(text, kind):
@@ -164,6 +171,12 @@ def test_senses_of_one_class_are_one_and_others_are_apart():
     [country] = KINDS.senses("Turkey")
     assert others
     assert country not in (bird, *others)
+
+
+def test_a_list_of_members_is_of_each_sense():
+    plant, food = KINDS.senses("soy")
+    assert plant[-1] == food[-1]
+    assert plant[-1] in KINDS.tags("teriyaki")[0]
 
 
 def test_an_operand_is_split_into_phrases():

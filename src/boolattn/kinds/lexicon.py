@@ -30,8 +30,7 @@ _ADDITIONS = Path(__file__).with_name("additions.txt")
 #: with a capital letter; an adjective, which says that something has to do with the kind.
 NAME, MEMBER, CAPITAL, RELATED = 1, 2, 4, 8
 SHIFT = 4
-#: Maximum number of words of a phrase.
-_LONGEST = 4
+_LONGEST = 4  # words of a phrase
 _WORD = re.compile(r"[^\W_]+")
 _GAP = re.compile(r"[ \t\u00a0'’‐‑-]?|'s |’s ")
 _PLURALS = (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("ses", "s"), ("xes", "x"), ("zes", "z"))
@@ -144,8 +143,8 @@ class Kinds:
 
     def is_word(self, word: str) -> bool:
         """Tell whether an English word, or a plural, is known, whatever it means."""
-        known = _other_words()
-        return any(form in known or self._known(form) is not None for form in _singulars(word))
+        forms = _singulars(word)
+        return any(form in _other_words() or self._known(form) is not None for form in forms)
 
     def mentions(self, text: str) -> Iterator[Mention]:
         """Yield the phrases of a text that are in the lexicon; the longest wins, or a user's.
@@ -210,8 +209,7 @@ class Kinds:
         self, text: str, negated: Iterable[tuple[int, int]] = ()
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return tags of the kinds that a text asserts, and of those that it only negates."""
-        spans = list(negated)
-        asserted, denied = set[str](), set[str]()
+        spans, asserted, denied = list(negated), set[str](), set[str]()
         for mention in self.mentions(text):
             is_negated = any(start <= mention.start < end for start, end in spans)
             (denied if is_negated else asserted).update(self._tags(mention.entries))
@@ -220,12 +218,14 @@ class Kinds:
     def senses(self, phrase: str) -> list[tuple[str, ...]]:
         """Return the tags of each kind that a phrase may name; the usual one first.
 
-        Those of one class ("pasta" the dish and the dough) are one.
+        Those of one class ("pasta" the dish and the dough) are one; a list of members is of each.
         """
         classes: dict[int, list[str]] = {}
-        for tag in (_tag(entry >> SHIFT) for entry in self._named(phrase)):
+        nodes = [entry >> SHIFT for entry in self._named(phrase)]
+        listed = [_tag(node) for node in nodes if node >= len(_wordnet().classes)]
+        for tag in (tag for tag in map(_tag, nodes) if tag not in listed):
             classes.setdefault(self.class_of(tag), []).append(tag)
-        return [tuple(tags) for tags in classes.values()]
+        return [(*tags, *listed) for tags in [*classes.values()] or [[]] if tags or listed]
 
     def phrases(self, text: str) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
         """Split the text of an operand into phrases; yield the senses of each."""
@@ -257,13 +257,13 @@ class Kinds:
     def _find(self, phrase: str) -> tuple[int, ...] | None:
         """Return the entries of a phrase that is known; plurals count as singulars."""
         *first, last = phrase.rsplit(" ", 1)
-        known = (self._known(" ".join([*first, form])) for form in _singulars(last))
+        forms = [" ".join([*first, form]) for form in _singulars(last)]
+        known = map(self._known, sorted(forms, key=lambda form: form not in self._added))
         return next((entries for entries in known if entries is not None), None)
 
     def _known(self, phrase: str) -> tuple[int, ...] | None:
         phrase = _SHORTENED.get(phrase, phrase)
-        entries = self._added.get(phrase)
-        return _entries(phrase) if entries is None else entries
+        return self._added[phrase] if phrase in self._added else _entries(phrase)
 
     def class_of(self, tag: str) -> int:
         """Return the number of WordNet's class of a kind: food, animal, and so on."""
