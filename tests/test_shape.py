@@ -16,10 +16,10 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 28_070,
+    "src": 27_400,
     "benchmark_data": 2_710,
-    "experiments": 3_798,
-    "benchmarks": 2_176,
+    "experiments": 3_797,
+    "benchmarks": 2_042,
     "tools": 84,
 }
 #: Words that do not say what a variable, argument, attribute, function or class holds.
