@@ -10,7 +10,7 @@ import random
 import re
 import zlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,16 +114,16 @@ def short_queries(n: int, seed: int) -> Iterator[LabelledQuery]:
         yield Natural(form, "short", frame).labelled()
 
 
-def bare_phrases(most_words: int) -> list[str]:
+@cache
+def bare_phrases(most_words: int) -> tuple[str, ...]:
     """Return the phrases that are one operand's own, without a function word before them."""
-    return sorted(
-        {
-            text
-            for query in natural_queries()
-            for owners, text in LABEL.findall(query.markup)
-            if _kind(owners, text) == ("", False) and len(text.split()) <= most_words
-        }
-    )
+    found = {
+        text
+        for query in natural_queries()
+        for owners, text in LABEL.findall(query.markup)
+        if _kind(owners, text) == ("", False) and len(text.split()) <= most_words
+    }
+    return tuple(sorted(found))
 
 
 def as_natural(query: LabelledQuery, domain: str) -> Natural | None:
@@ -216,6 +216,7 @@ class _Fillings:
         return Natural(query.form, query.domain, LABEL.sub(other, query.markup))
 
 
+@cache
 def _kind(owners: str, text: str) -> tuple[str, bool]:
     """Return the kind of a span: its function word, and whether operands share it."""
     first = text.split()[0].lower()

@@ -60,12 +60,10 @@ class Taxa:
 
     def fits(self, skeleton: Skeleton) -> bool:
         """Say whether the shape is right and no adjective is missing."""
-        if skeleton.shape not in ("any", "phrases", shape_of(self.operands)):
-            return False
         # A head with phrases is one group in several places.
-        if skeleton.shape == "phrases" and shape_of(self.operands) != "places":
-            return False
-        return has_words(skeleton.slots, self.operands)
+        shape = "places" if skeleton.shape == "phrases" else skeleton.shape
+        is_right = shape == "any" or shape == shape_of(self.operands)
+        return is_right and has_words(skeleton.slots, self.operands)
 
 
 @dataclass(frozen=True, slots=True)
