@@ -79,6 +79,9 @@ def test_a_thing_is_of_its_kind(text, kind):
         ("turkey bacon", "pork"),
         ("grilled tuna steak", "beef"),
         ("tortilla chips", "gluten"),
+        # WordNet calls the Soviet Union Russia too, and Arabs are people.
+        ("offices in Kyiv", "Russia"),
+        ("offices in Cairo", "person"),
         ("herbal tea", "caffeine"),
         ("a tea towel", "caffeine"),
         ("roasted eggplant", "egg"),
