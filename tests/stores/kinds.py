@@ -26,7 +26,7 @@ def check_kinds(address, encoder):
     kinds = {"hot": ["chili"], "dairy": ["skyr"]}
     searcher = Searcher.build(address, documents, encoder, parser=None, kinds=kinds)
     assert searcher.settings.kinds == kinds
-    [(*_, dairy_product)] = load_kinds().senses("dairy")
+    [(dairy_product, *_)] = load_kinds().senses("dairy")
     tags = (dairy_product,)
     with searcher.store.reading() as reader:
         keys = reader.find([*TEXTS])
