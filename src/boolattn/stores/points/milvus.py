@@ -61,7 +61,7 @@ class MilvusCollection(Database):
     """A collection of Milvus: a server's, which is connected to again, or a file's."""
 
     limit = 16_384  # Milvus's own
-    parse = partial(parse_server, kind="milvus", secret="MILVUS_TOKEN")
+    parse = partial(parse_server, kind="milvus", secret="MILVUS_TOKEN")  # nosec B106
     types: Mapping[str, str] = dict.fromkeys(_LISTS, "ARRAY") | {
         "numbers": "JSON",
         "version": "VARCHAR",

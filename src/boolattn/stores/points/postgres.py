@@ -284,10 +284,10 @@ class PostgresCollection(Database):
         with self._connection.transaction(), self._connection.cursor() as cursor:
             self.remove([[[Condition("key", "in", (*(point["key"] for point in points),))]]])
             values = ", ".join(["%s"] * len(_COLUMNS))
-            cursor.executemany(self._named(f"INSERT INTO {{points}} VALUES ({values}, %b)"), rows)
+            cursor.executemany(self._named(f"INSERT INTO {{points}} VALUES ({values}, %b)"), rows)  # nosec B608
             lists = "%s::bigint[], %s::bigint[], %s::int[], %s::int[]"
             columns = [*map(list, zip(*terms, strict=True))] or [[]] * 4
-            self._execute(f"INSERT INTO {{terms}} SELECT * FROM unnest({lists})", columns)
+            self._execute(f"INSERT INTO {{terms}} SELECT * FROM unnest({lists})", columns)  # nosec B608
             totals = (sum(not point["part"] for point in points), sum(lengths))
             change = "UPDATE {state} SET documents = documents + %s, length = length + %s"
             self._execute(change, totals)
@@ -295,7 +295,7 @@ class PostgresCollection(Database):
     def remove(self, tests: Tests) -> None:
         test, values = written(tests, self.types, self.name)
         self._execute(
-            f"WITH gone AS (DELETE FROM {{points}} d WHERE {test} RETURNING key, part), words AS "
+            f"WITH gone AS (DELETE FROM {{points}} d WHERE {test} RETURNING key, part), words AS "  # nosec B608
             "(DELETE FROM {terms} t USING gone WHERE t.document = gone.key RETURNING count) "
             "UPDATE {state} SET documents = documents - (SELECT count(*) FROM gone WHERE part = 0),"
             " length = length - (SELECT coalesce(sum(count), 0) FROM words)",

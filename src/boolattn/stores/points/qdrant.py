@@ -63,7 +63,7 @@ class QdrantCollection(Database):
     """A collection of Qdrant: a server's, by a client or an address with ``://``, or a folder's."""
 
     has_idf = True
-    parse = partial(parse_server, kind="qdrant", secret="QDRANT_API_KEY")
+    parse = partial(parse_server, kind="qdrant", secret="QDRANT_API_KEY")  # nosec B106
 
     def connect(self, client: Client | str) -> None:
         self._folder, self._client = None, client
