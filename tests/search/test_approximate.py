@@ -6,8 +6,7 @@ import pytest
 from boolattn.query.plan import plan_queries
 from boolattn.query.syntax import parse
 from boolattn.search import Document, Searcher, SearchOptions
-from boolattn.search.candidates import Ranker, Retrieval
-from boolattn.search.evidence import Exclusion
+from boolattn.search.candidates import Retrieval
 from boolattn.stores.filters import Filter
 from boolattn.stores.local.snapshot import DEPTHS
 from tests.parses import read_trees
@@ -75,8 +74,8 @@ def test_a_query_has_no_more_probes_than_it_needs(retriever, shared):
     def same(text, *expected):
         [plan] = plan_queries(read_trees([parse(text)], ["as it was typed"]), retriever)
         with shared.store.reading() as reader:
-            query = Retrieval(plan, Exclusion(plan.tree, reader), Filter(), {}, is_strict=False)
-            probes = Ranker(reader, SearchOptions(hybrid=False), k=5, depth=5)._probes(query)
+            options = SearchOptions(hybrid=False, strict_not=False)
+            probes = Retrieval(plan, reader, options, Filter(), {}, k=5).probes()
         np.testing.assert_allclose([vector for vector, _ in probes], expected, atol=1e-6)
         assert {where for _, where in probes} == {Filter()}
 

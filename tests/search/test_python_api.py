@@ -57,15 +57,11 @@ def test_a_temporary_index_is_saved(searcher, tmp_path):
         foreign.save(tmp_path / "other")
 
 
-def test_a_result_is_a_sequence_and_a_table(searcher):
+def test_a_result_is_a_sequence(searcher):
     searcher.add([{"text": "moths <b>Peru</b>", "title": "A & B"}])
     result = searcher.search("moths NOT Java")
     assert [hit.id for hit in result] == ["2", "1"]
     assert (len(result), result[0]) == (2, result.hits[0])
-    table = result._repr_html_()
-    assert table.count("<tr>") == 3
-    assert "A &amp; B" in table
-    assert "moths &lt;b&gt;Peru" in table
     assert bool(searcher.search("moths", min_score=2.0))
     assert list(searcher.search("moths", min_score=2.0)) == []
 

@@ -106,12 +106,12 @@ def _one_system(
     data_set: Dataset, splits: Sequence[str], model: str, options: Mapping[str, Any]
 ) -> Iterator[Opened]:
     from boolattn.evaluation.benchmark import prepare
-    from boolattn.search.systems import SystemOptions, open_system
+    from boolattn.search.systems import open_system
 
     benchmark = prepare(data_set, splits, **{name: options[name] for name in _SIZES})
     names = ("gate", "is_composed", "hybrid", "strict_not", "device")
-    chosen = SystemOptions(**{n: options[n] for n in names}, progress=show_progress)
-    system = open_system(model, benchmark, chosen)
+    chosen = {name: options[name] for name in names}
+    system = open_system(model, benchmark, progress=show_progress, **chosen)
     if system.gate == "closed":
         note("note: this model needs oracle labels; without --gate label its gate stays closed")
     yield "", benchmark, "composed" * system.is_composed, system

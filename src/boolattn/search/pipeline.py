@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import pairwise
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,7 @@ from boolattn.query.plan import IS_OFF, Plan, plan_queries
 from boolattn.query.syntax import parse_entry
 from boolattn.query.tree import Everything, Where, atoms, negate, signed_atoms
 from boolattn.scoring.exact import Ranked
-from boolattn.search.candidates import Ranker, Retrieval
-from boolattn.search.evidence import Exclusion
+from boolattn.search.candidates import Retrieval, rank
 from boolattn.search.inputs import SearchOptions, StoreQueryReader
 from boolattn.search.overview import Facet, absent_values, count_facets
 from boolattn.search.result import (
@@ -56,257 +55,256 @@ _NO_OPERATOR = "no and / or / not found"
 _LOW = 0.3
 
 
-@dataclass
-class Pipeline:
-    """One call of ``Searcher.search_many``."""
+def search_store(
+    queries: Sequence[str],
+    reader: Reader,
+    encoder: Encoder,
+    parser: Parser | None,
+    options: SearchOptions,
+    k: int,
+) -> list[SearchResult]:
+    """Search queries for ``k`` results, with those that are passed over; in their order."""
+    times = [time.perf_counter()]
+    readings = [*map(_query_reader(reader, parser, options).read, queries)]
+    documents = dict.fromkeys(name for reading in readings for name in reading.documents)
+    known = reader.known_vectors(list(documents))
+    plans = plan_queries(readings, encoder, known, plain=options.explain)
+    times.append(time.perf_counter())
+    base = tuple(map(reader.resolve, read_filters(options.filters)))
+    retrievals = [_select(plan, reader, options, base, k) for plan in plans]
+    times.append(time.perf_counter())
+    # Some of the ranked documents are left out.
+    n = 2 * k + _MORE if any(query.is_strict for query in retrievals) else k
+    possible = [q for q in retrievals if (q.total or not reader.counts) and not q.plan.is_empty]
+    rank(reader, possible, max(n, _FACETED if options.facets else 0))
+    times.append(time.perf_counter())
+    results = [_result(query) for query in retrievals]
+    times.append(time.perf_counter())
+    steps = zip(("read", "filter", "vectors", "documents"), pairwise(times), strict=True)
+    steps = [*steps, ("total", (times[0], times[-1]))]
+    took = {name: round(1000 * (end - start), 3) for name, (start, end) in steps}
+    return [replace(result, took=took) for result in results]
 
-    reader: Reader
-    encoder: Encoder
-    parser: Parser | None
-    options: SearchOptions
-    k: int  # results, with those that are passed over
-    _took: dict[str, float] = field(default_factory=dict)
 
-    def run(self, queries: Sequence[str]) -> list[SearchResult]:
-        """Search queries; results are in their order."""
-        start = time.perf_counter()
-        with self._timed("read"):
-            readings = [*map(self._query_reader().read, queries)]
-            documents = dict.fromkeys(name for reading in readings for name in reading.documents)
-            known = self.reader.known_vectors(list(documents))
-            plans = plan_queries(readings, self.encoder, known, plain=self.options.explain)
-        with self._timed("filter"):
-            base = tuple(map(self.reader.resolve, read_filters(self.options.filters)))
-            retrievals = [self._select(plan, base) for plan in plans]
-        with self._timed("vectors"):
-            # Some of the ranked documents are left out.
-            n = 2 * self.k + _MORE if any(query.is_strict for query in retrievals) else self.k
-            depth = max(n, _FACETED if self.options.facets else 0)
-            self._ranker = Ranker(self.reader, self.options, self.k, depth)
-            possible = [q for q in retrievals if q.total or not self.reader.counts]
-            self._ranker.rank([query for query in possible if not query.plan.is_empty])
-        results = [self._result(query) for query in retrievals]
-        took = self._took | {"total": 1000 * (time.perf_counter() - start)}
-        took = {name: round(value, 3) for name, value in took.items()}
-        return [replace(result, took=took) for result in results]
+def _query_reader(
+    reader: Reader, parser: Parser | None, options: SearchOptions
+) -> StoreQueryReader:
+    added = [*map(parse_entry, options.positive)]
+    added += [negate(parse_entry(entry)) for entry in options.negative]
+    return StoreQueryReader(
+        parser, reader, mode=options.mode, compose=options.compose, added=(*added,)
+    )
 
-    def _query_reader(self) -> StoreQueryReader:
-        options = self.options
-        added = [*map(parse_entry, options.positive)]
-        added += [negate(parse_entry(entry)) for entry in options.negative]
-        return StoreQueryReader(
-            self.parser, self.reader, mode=options.mode, compose=options.compose, added=(*added,)
+
+def _select(
+    plan: Plan, reader: Reader, options: SearchOptions, base: tuple[Condition, ...], k: int
+) -> Retrieval:
+    """Find out which documents a plan may find: by conditions, and without its operands."""
+    tree, conditions = plan.parsed, {}
+    for atom in (atom for atom in atoms(tree) if isinstance(atom, Where)):
+        try:
+            conditions[atom.text] = reader.resolve(condition_of(atom))
+        except QueryError as error:
+            raise QueryError(f"{error}; between quotes {atom.text!r} is text") from error
+    without = tuple(reader.find(plan.documents).values())
+    where = Filter(base, alternatives(tree, conditions), without)
+    reader.check_conditions(list(conditions), where)
+    return Retrieval(plan, reader, options, where, conditions, k, reader.count(where))
+
+
+def _result(query: Retrieval) -> SearchResult:
+    plan, fitted, options = query.plan, query.fitted, query.options
+    facets = _facets(query) if options.facets else ()
+    left_out = _left_out(query) if query.is_strict else ()
+    shortage = _leave_out(query) if query.is_strict else ""
+    ranked = _first(query)
+    hits = tuple(hit for hit in _hits(query, ranked) if hit)
+    result = SearchResult(
+        query=plan.text,
+        tree=plan.tree,
+        parsed=plan.parsed if plan.fallback != IS_OFF else plan.tree,
+        operands=plan.atoms,
+        is_negated=plan.is_negated,
+        spans=plan.operand_spans,
+        confidence=float(plan.confidence),
+        is_composed=plan.is_composed,
+        why_one_vector="" if plan.is_composed else plan.fallback or _NO_OPERATOR,
+        hybrid=bool(options.hybrid),
+        strict_not=query.is_strict,
+        n_compared=fitted.n_documents if fitted else 0,
+        hits=hits[options.offset :],
+        ranked_lower=_ranked_lower(query, ranked.rows, hits),
+        left_out=left_out,
+        facets=facets,
+        notes=plan.notes,
+        total=query.total,
+        offset=options.offset,
+    )
+    warnings = (*_warnings(query, shortage), *_doubts(query, ranked.rows, result))
+    return replace(result, warnings=(*plan.warnings, *warnings))
+
+
+def _warnings(query: Retrieval, shortage: str) -> Iterator[str]:
+    """Yield what a user may not expect of conditions and exclusions."""
+    settings, options = query.reader.settings, query.options
+    if query.total == 0 and query.reader.counts:
+        yield from absent_values(query.reader, query.where)
+        if query.conditions:
+            yield f"no document meets the conditions: {', '.join(query.conditions)}"
+    for operand in query.fitted.skipped if query.fitted else ():
+        yield (
+            f"the negated operand {query.plan.atoms[operand]!r} was ignored: its vector cannot "
+            "tell the best documents apart"
         )
+    if shortage:
+        yield shortage
+    if options.strict_not and not query.is_strict:
+        yield "nothing was left out: the query excludes nothing"
+    if query.is_strict and options.kinds and settings.lexicon and not settings.known_kinds:
+        yield OTHER_LEXICON
 
-    def _select(self, plan: Plan, base: tuple[Condition, ...]) -> Retrieval:
-        """Find out which documents a plan may find: by conditions, and without its operands."""
-        tree, conditions = plan.parsed, {}
-        for atom in (atom for atom in atoms(tree) if isinstance(atom, Where)):
-            try:
-                conditions[atom.text] = self.reader.resolve(condition_of(atom))
-            except QueryError as error:
-                raise QueryError(f"{error}; between quotes {atom.text!r} is text") from error
-        without = tuple(self.reader.find(plan.documents).values())
-        where = Filter(base, alternatives(tree, conditions), without)
-        self.reader.check_conditions(list(conditions), where)
-        options = self.options
-        exclusion = Exclusion(plan.tree, self.reader, kinds=options.kinds, allow=options.allow)
-        is_strict = options.strict_not is not False and plan.has_negation
-        total = self.reader.count(where)
-        return Retrieval(plan, exclusion, where, conditions, is_strict, total)
 
-    def _result(self, query: Retrieval) -> SearchResult:
-        plan, fitted, options = query.plan, query.fitted, self.options
-        with self._timed("documents"):
-            facets = self._facets(query) if options.facets else ()
-            left_out = self._left_out(query) if query.is_strict else ()
-            shortage = self._leave_out(query) if query.is_strict else ""
-            ranked = self._first(query)
-            hits = tuple(hit for hit in self._hits(query, ranked) if hit)
-            ranked_lower = self._ranked_lower(query, ranked.rows, hits)
-        result = SearchResult(
-            query=plan.text,
-            tree=plan.tree,
-            parsed=plan.parsed if plan.fallback != IS_OFF else plan.tree,
-            operands=plan.atoms,
-            is_negated=plan.is_negated,
-            spans=plan.operand_spans,
-            confidence=float(plan.confidence),
-            is_composed=plan.is_composed,
-            why_one_vector="" if plan.is_composed else plan.fallback or _NO_OPERATOR,
-            hybrid=bool(options.hybrid),
-            strict_not=query.is_strict,
-            n_compared=fitted.n_documents if fitted else 0,
-            hits=hits[options.offset :],
-            ranked_lower=ranked_lower,
-            left_out=left_out,
-            facets=facets,
-            notes=plan.notes,
-            total=query.total,
-            offset=options.offset,
-        )
-        warnings = (*self._warnings(query, shortage), *self._doubts(plan, ranked.rows, result))
-        return replace(result, warnings=(*plan.warnings, *warnings))
+def _doubts(query: Retrieval, keys: Keys, result: SearchResult) -> Iterator[str]:
+    """Say what the store cannot do, and whether results are far from the query."""
+    options, least = query.options, query.options.min_score
+    if options.hybrid and query.reader.words_note:
+        yield query.reader.words_note
+    if not result.hits:
+        if least is not None and result.total:
+            yield f"nothing fits well: no document has a similarity of {least}"
+        return
+    is_wordless = options.verdicts and not any(map(result.has_words, result.hits))
+    is_wordless &= not any(isinstance(atom, Where) for atom in atoms(query.plan.tree))  # these hold
+    if is_wordless and _positive_similarities(query, keys).max(initial=0) < _LOW:
+        yield NOTHING_FITS
+    elif not any(hit.fits for hit in result.hits):
+        yield FAR
 
-    def _warnings(self, query: Retrieval, shortage: str) -> Iterator[str]:
-        """Yield what a user may not expect of conditions and exclusions."""
-        settings, options = self.reader.settings, self.options
-        if query.total == 0 and self.reader.counts:
-            yield from absent_values(self.reader, query.where)
-            if query.conditions:
-                yield f"no document meets the conditions: {', '.join(query.conditions)}"
-        for operand in query.fitted.skipped if query.fitted else ():
-            yield (
-                f"the negated operand {query.plan.atoms[operand]!r} was ignored: its vector cannot "
-                "tell the best documents apart"
+
+def _first(query: Retrieval) -> Ranked:
+    """Return the first documents, without those that are not similar enough."""
+    keys, scores = query.ranked.rows[: query.k], query.ranked.scores[: query.k]
+    if (least := query.options.min_score) is None:
+        return Ranked(keys, scores)
+    is_near = _positive_similarities(query, keys) >= least
+    return Ranked(keys[is_near], scores[is_near])
+
+
+def _positive_similarities(query: Retrieval, keys: Keys) -> Array:
+    """Return similarities to the positive part of a query; infinite if it has none."""
+    positive = [atom for atom, sign in signed_atoms(query.plan.tree) if sign > 0]
+    if any(isinstance(atom, Everything) for atom in positive) or not positive:
+        return np.full(len(keys), np.inf, np.float32)
+    vectors = query.plan.clause_vectors
+    values: Array = query.reader.similarities(vectors, keys).max(0, initial=-1)
+    return values
+
+
+def _facets(query: Retrieval) -> tuple[Facet, ...]:
+    """Count values among the best documents that pass filters and exclusions."""
+    reader, keys = query.reader, query.ranked.rows[:_FACETED]
+    is_exact = reader.counts and query.total <= min(_FACETED, len(query.ranked.rows))
+    if query.is_strict:
+        keys = keys[query.exclusion.keeps(keys)]
+    documents = [document for document in reader.documents(keys) if document]
+    return count_facets(documents, reader.fields(), is_exact=is_exact)
+
+
+def _leave_out(query: Retrieval) -> str:
+    """Apply strict NOT; return a warning where others that fit may not be found."""
+    _lift(query)
+    keys, scores = query.ranked
+    is_kept, size = np.zeros(len(keys), bool), 2 * query.k
+    for start in range(0, len(keys), size):
+        if is_kept.sum() >= query.k:
+            break
+        page = slice(start, start + size)
+        is_kept[page] = query.keeps(keys[page])
+    chosen = np.flatnonzero(is_kept)[: query.k]
+    query.ranked = Ranked(keys[chosen], scores[chosen])
+    is_short = len(chosen) < min(query.k, len(keys))
+    if is_short and (len(keys) < query.total or not query.reader.counts):
+        shown = f"{SHORTENED} {len(chosen)} results of {query.k}: of the {len(keys)} best"
+        return f"{shown} documents the others have what is excluded"
+    return ""
+
+
+def _left_out(query: Retrieval) -> tuple[LeftOut, ...]:
+    """Name what NOT leaves out of the documents that fit the rest; the same for every k."""
+    if query.fitted is None or not query.options.verdicts:
+        return ()
+    # Without an index of words their texts are read.
+    keys = query.nearest_whole(_LOOKED_AT if query.reader.has_words else _READ)
+    keys = keys[~query.keeps(keys)]
+    fits = query.fitted.evidence(query.similarities(keys)).fits
+    keys, left_out = keys[fits][:_LEFT_OUT], []
+    documents = query.reader.documents(keys)
+    for document, reason in zip(documents, query.exclusion.why(keys, documents), strict=True):
+        if document is not None and reason:
+            title = document.title or shorten(document.text, _TITLE, placeholder="…")
+            left_out.append(LeftOut(document.id, title, *reason))
+    return tuple(left_out)
+
+
+def _lift(query: Retrieval) -> None:
+    """Undo NOT for documents that say themselves that they lack what is negated.
+
+    An operand's vector cannot tell "German is not required" from "German is required".
+    """
+    if query.fitted is None or query.evidence is None:
+        return
+    keys, scores = query.ranked.rows, query.ranked.scores.copy()
+    rows = np.flatnonzero(np.isin(keys, query.evidence.negated_keys(query.plan)))
+    positive = query.fitted.positive(query.similarities(keys[rows]))
+    # Others would not be among the first results.
+    is_near = positive > scores[: 2 * query.k].min(initial=np.inf)
+    rows, positive = rows[is_near], positive[is_near]
+    is_lifted = query.exclusion.denies(keys[rows])
+    rows, positive = rows[is_lifted], positive[is_lifted]
+    scores[rows] = positive
+    query.lifted |= frozenset(keys[rows].tolist())
+    order = np.argsort(-scores, kind="stable")
+    query.ranked = Ranked(keys[order], scores[order])
+
+
+def _hits(query: Retrieval, ranked: Ranked) -> Iterator[Hit | None]:
+    """Yield a hit for each document; none for one that is gone."""
+    plan, (keys, scores), evidence = query.plan, ranked, None
+    if query.fitted is not None and query.options.verdicts and len(keys):
+        evidence = query.fitted.evidence(query.similarities(keys))
+    passages = query.reader.best_passages(plan.clause_vectors.mean(0), keys)
+    for row, document in enumerate(query.reader.documents(keys)):
+        if document is None:
+            yield None
+            continue
+        details = (document.id, document.title, document.text, document.metadata)
+        hit = Hit(*details, score=float(scores[row]), passage=passages[row])
+        if evidence is not None:
+            exceeds = evidence.exceeds[:, row].round(3) * (keys[row] not in query.lifted)
+            hit = replace(
+                hit,
+                ranks=tuple(evidence.ranks[:, row].tolist()),
+                exceeds=tuple(exceeds.tolist()),
+                fits=bool(evidence.fits[row]),
             )
-        if shortage:
-            yield shortage
-        if options.strict_not and not query.is_strict:
-            yield "nothing was left out: the query excludes nothing"
-        if query.is_strict and options.kinds and settings.lexicon and not settings.known_kinds:
-            yield OTHER_LEXICON
+            verdict, why = judge(plan.atoms, hit)
+            hit = replace(hit, verdict=verdict, why=why)
+        yield hit
 
-    def _doubts(self, plan: Plan, keys: Keys, result: SearchResult) -> Iterator[str]:
-        """Say what the store cannot do, and whether results are far from the query."""
-        if self.options.hybrid and self.reader.words_note:
-            yield self.reader.words_note
-        least = self.options.min_score
-        if not result.hits:
-            if least is not None and result.total:
-                yield f"nothing fits well: no document has a similarity of {least}"
-            return
-        is_wordless = self.options.verdicts and not any(map(result.has_words, result.hits))
-        is_wordless &= not any(isinstance(atom, Where) for atom in atoms(plan.tree))  # these hold
-        if is_wordless and self._similarities(plan, keys).max(initial=0) < _LOW:
-            yield NOTHING_FITS
-        elif not any(hit.fits for hit in result.hits):
-            yield FAR
 
-    def _first(self, query: Retrieval) -> Ranked:
-        """Return the first documents, without those that are not similar enough."""
-        keys, scores = query.ranked.rows[: self.k], query.ranked.scores[: self.k]
-        is_near = np.ones(len(keys), bool)
-        if self.options.min_score is not None:
-            is_near = self._similarities(query.plan, keys) >= self.options.min_score
-        return Ranked(keys[is_near], scores[is_near])
-
-    def _similarities(self, plan: Plan, keys: Keys) -> Array:
-        """Return similarities to the positive part of a query; infinite if it has none."""
-        positive = [atom for atom, sign in signed_atoms(plan.tree) if sign > 0]
-        if any(isinstance(atom, Everything) for atom in positive) or not positive:
-            return np.full(len(keys), np.inf, np.float32)
-        values: Array = self.reader.similarities(plan.clause_vectors, keys).max(0, initial=-1)
-        return values
-
-    def _facets(self, query: Retrieval) -> tuple[Facet, ...]:
-        """Count values among the best documents that pass filters and exclusions."""
-        keys = query.ranked.rows[:_FACETED]
-        if query.is_strict:
-            keys = keys[query.exclusion.keeps(keys)]
-        documents = [document for document in self.reader.documents(keys) if document]
-        is_exact = self.reader.counts and query.total <= min(_FACETED, len(query.ranked.rows))
-        return count_facets(documents, self.reader.fields(), is_exact=is_exact)
-
-    def _leave_out(self, query: Retrieval) -> str:
-        """Apply strict NOT; return a warning where others that fit may not be found."""
-        self._lift(query)
-        keys, scores = query.ranked
-        is_kept, size = np.zeros(len(keys), bool), 2 * self.k
-        for start in range(0, len(keys), size):
-            if is_kept.sum() >= self.k:
-                break
-            page = slice(start, start + size)
-            is_kept[page] = query.keeps(keys[page])
-        chosen = np.flatnonzero(is_kept)[: self.k]
-        query.ranked = Ranked(keys[chosen], scores[chosen])
-        is_short = len(chosen) < min(self.k, len(keys))
-        if is_short and (len(keys) < query.total or not self.reader.counts):
-            shown = f"{SHORTENED} {len(chosen)} results of {self.k}: of the {len(keys)} best"
-            return f"{shown} documents the others have what is excluded"
-        return ""
-
-    def _left_out(self, query: Retrieval) -> tuple[LeftOut, ...]:
-        """Name what NOT leaves out of the documents that fit the rest; the same for every k."""
-        if query.fitted is None or not self.options.verdicts:
-            return ()
-        # Without an index of words their texts are read.
-        n_documents = _LOOKED_AT if self.reader.has_words else _READ
-        keys = self._ranker.nearest_whole(query, n_documents)
-        keys = keys[~query.keeps(keys)]
-        fits = query.fitted.evidence(self._ranker.similarities(query, keys)).fits
-        keys, left_out = keys[fits][:_LEFT_OUT], []
-        documents = self.reader.documents(keys)
-        for document, reason in zip(documents, query.exclusion.why(keys, documents), strict=True):
-            if document is not None and reason:
-                title = document.title or shorten(document.text, _TITLE, placeholder="…")
-                left_out.append(LeftOut(document.id, title, *reason))
-        return tuple(left_out)
-
-    def _lift(self, query: Retrieval) -> None:
-        """Undo NOT for documents that say themselves that they lack what is negated.
-
-        An operand's vector cannot tell "German is not required" from "German is required".
-        """
-        if query.fitted is None or query.evidence is None:
-            return
-        keys, scores = query.ranked.rows, query.ranked.scores.copy()
-        rows = np.flatnonzero(np.isin(keys, query.evidence.negated_keys(query.plan)))
-        positive = query.fitted.positive(self._ranker.similarities(query, keys[rows]))
-        # Others would not be among the first results.
-        is_near = positive > scores[: 2 * self.k].min(initial=np.inf)
-        rows, positive = rows[is_near], positive[is_near]
-        is_lifted = query.exclusion.denies(keys[rows])
-        rows, positive = rows[is_lifted], positive[is_lifted]
-        scores[rows] = positive
-        query.lifted |= frozenset(keys[rows].tolist())
-        order = np.argsort(-scores, kind="stable")
-        query.ranked = Ranked(keys[order], scores[order])
-
-    def _hits(self, query: Retrieval, ranked: Ranked) -> Iterator[Hit | None]:
-        """Yield a hit for each document; none for one that is gone."""
-        plan, (keys, scores), evidence = query.plan, ranked, None
-        if query.fitted is not None and self.options.verdicts and len(keys):
-            evidence = query.fitted.evidence(self._ranker.similarities(query, keys))
-        documents = self.reader.documents(keys)
-        passages = self.reader.best_passages(plan.clause_vectors.mean(0), keys)
-        for rank, document in enumerate(documents):
-            if document is None:
-                yield None
-                continue
-            details = (document.id, document.title, document.text, document.metadata)
-            hit = Hit(*details, score=float(scores[rank]), passage=passages[rank])
-            if evidence is not None:
-                exceeds = evidence.exceeds[:, rank].round(3) * (keys[rank] not in query.lifted)
-                hit = replace(
-                    hit,
-                    ranks=tuple(evidence.ranks[:, rank].tolist()),
-                    exceeds=tuple(exceeds.tolist()),
-                    fits=bool(evidence.fits[rank]),
-                )
-                verdict, why = judge(plan.atoms, hit)
-                hit = replace(hit, verdict=verdict, why=why)
-            yield hit
-
-    def _ranked_lower(self, query: Retrieval, shown: Keys, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-        """Return what the whole text's vector finds among the first, and the result does not."""
-        if not self.options.explain or (fitted := query.fitted) is None or not len(shown):
-            return ()
-        keys = self.reader.nearest(query.plan.plain[None], self.k, query.where)[0].rows
-        keys = keys[~np.isin(keys, shown)]
-        if not len(keys):
-            return ()
-        scores = fitted.score(self._ranker.similarities(query, keys))
-        is_kept = query.exclusion.keeps(keys) if query.is_strict else np.ones(len(keys), bool)
-        lower = []
-        for hit, is_allowed in zip(self._hits(query, Ranked(keys, scores)), is_kept, strict=True):
-            if hit is not None:
-                why = explain_lower_rank(query.plan.atoms, hit, hits[:_COMPARED])
-                lower.append(replace(hit, verdict=RANKED_LOWER, why=why if is_allowed else _IS_OUT))
-        return tuple(lower)
-
-    @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self._took[name] = self._took.get(name, 0.0) + 1000 * (time.perf_counter() - start)
+def _ranked_lower(query: Retrieval, shown: Keys, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Return what the whole text's vector finds among the first, and the result does not."""
+    if not query.options.explain or (fitted := query.fitted) is None or not len(shown):
+        return ()
+    keys = query.reader.nearest(query.plan.plain[None], query.k, query.where)[0].rows
+    keys = keys[~np.isin(keys, shown)]
+    if not len(keys):
+        return ()
+    ranked = Ranked(keys, fitted.score(query.similarities(keys)))
+    is_kept = query.exclusion.keeps(keys) if query.is_strict else np.ones(len(keys), bool)
+    lower = []
+    for hit, is_allowed in zip(_hits(query, ranked), is_kept, strict=True):
+        if hit is not None:
+            why = explain_lower_rank(query.plan.atoms, hit, hits[:_COMPARED])
+            lower.append(replace(hit, verdict=RANKED_LOWER, why=why if is_allowed else _IS_OUT))
+    return tuple(lower)

@@ -26,7 +26,6 @@ KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
 SHORTENED = "NOT leaves"  # begins the warning that there are too few results
 #: From pairs of an operand and a text to scores, higher for a better match.
 Reranker = Callable[[list[tuple[str, str]]], Sequence[float]]
-_SHOWN = 200  # characters of a text in a notebook
 #: A document counts as one of a negated operand where it matches that more than this share of the
 #: documents that fit the rest of the query best.
 BELONGS = 0.8
@@ -119,19 +118,6 @@ class SearchResult:
 
     def __getitem__(self, rank: int) -> Hit:
         return self.hits[rank]
-
-    def _repr_html_(self) -> str:
-        """Return a table for a notebook."""
-        from html import escape  # with the names of all its characters
-
-        lines = [f"<p>{escape(self.query)} <small>({escape(self.tree_text)})</small></p>"]
-        lines += [f"<p><small>{escape(note)}</small></p>" for note in (*self.warnings, *self.notes)]
-        lines.append("<table><tr><th></th><th>score</th><th>document</th><th>text</th></tr>")
-        for rank, hit in enumerate(self, start=1 + self.offset):
-            start = hit.passage[0] if hit.passage else 0
-            cells = (rank, f"{hit.score:.3f}", hit.title or hit.id, hit.text[start:][:_SHOWN])
-            lines.append(f"<tr><td>{'</td><td>'.join(escape(str(c)) for c in cells)}</td></tr>")
-        return "\n".join([*lines, "</table>"])
 
     @property
     def tree_text(self) -> str:

@@ -26,7 +26,7 @@ from boolattn.search.inputs import (
     read_options,
 )
 from boolattn.search.overview import Example, Facet, find_examples, find_facets
-from boolattn.search.pipeline import Pipeline
+from boolattn.search.pipeline import search_store
 from boolattn.search.result import SearchResult, as_reranker, rerank
 from boolattn.settings import build, checked
 from boolattn.stores.address import create_store, open_store
@@ -314,7 +314,7 @@ class Searcher:
                 n = max(n, min(chosen.rerank, reader.limit or chosen.rerank))
             if reader.counts:
                 n = min(n, max(1, reader.count(Filter())))
-            results = Pipeline(reader, self.encoder, self.parser, chosen, n).run(list(queries))
+            results = search_store(queries, reader, self.encoder, self.parser, chosen, n)
         if reranker is not None:
             return [rerank(result, reranker, k, offset) for result in results]
         return results

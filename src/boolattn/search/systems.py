@@ -16,7 +16,7 @@ from boolattn.search.searcher import Searcher
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from boolattn.data.records import Document
     from boolattn.encoder.torch_encoder import TorchEncoder
@@ -38,34 +38,10 @@ WAYS: Mapping[str, Mapping[str, bool]] = {
     "strict NOT": _DENSE | {"strict_not": True},
     "hybrid, strict NOT": {"hybrid": True, "strict_not": True},
 }
-GATES = ("own", "label")
 #: Names that are not folders.
 NAMES = ("bm25", models.MINILM, models.SHIPPED)
 #: Suffixes of run files.
 RUNS = tuple(f".{kind}{ending}" for kind in ("run", "trec") for ending in ENDINGS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SystemOptions:
-    """How a system ranks."""
-
-    gate: str = "own"  # the model's own gate, or ``label``: oracle labels of the operators
-    is_composed: bool = True  # compose operand scores; if not, a query is one vector
-    device: str | None = None  # of the model; left out, a GPU if there is one
-    progress: Progress | None = None  # called while documents are encoded
-    hybrid: bool = False  # use lexical scores too
-    strict_not: bool = False  # remove documents with a negated operand's words
-
-    def __post_init__(self) -> None:
-        if self.gate not in GATES:
-            raise ConfigError(f"unknown gate {self.gate!r}; there are {', '.join(GATES)}")
-
-    @property
-    def way(self) -> str:
-        """One of :data:`WAYS`."""
-        options = {"hybrid": self.hybrid, "strict_not": self.strict_not}
-        options |= {} if self.is_composed else {"compose": False}
-        return next(way for way in WAYS if WAYS[way] == options)
 
 
 @dataclass(frozen=True)
@@ -122,11 +98,8 @@ class SearchRanker:
     def system(self, name: str, way: str, gate: str = "") -> OpenSystem:
         """Return the system that ranks in one of :data:`WAYS`."""
         options = WAYS[way]
-
-        def rank(judgements: Judgements, depth: int) -> Ranking:
-            return self.rank(judgements.texts, depth, **options)
-
-        return OpenSystem(name, gate, options.get("compose", True), rank)
+        is_composed = options.get("compose", True)
+        return OpenSystem(name, gate, is_composed, lambda j, n: self.rank(j.texts, n, **options))
 
 
 class Bm25Ranker:
@@ -181,47 +154,67 @@ def _ranking(ranked: Sequence[Sequence[tuple[int, float]]], depth: int) -> Ranki
 
 
 def open_system(
-    model: str, benchmark: Benchmark, options: SystemOptions | None = None
+    model: str,
+    benchmark: Benchmark,
+    *,
+    gate: str = "own",
+    is_composed: bool = True,
+    hybrid: bool = False,
+    strict_not: bool = False,
+    device: str | None = None,
+    progress: Progress | None = None,
 ) -> OpenSystem:
-    """Open one of :data:`NAMES`, a model's folder or a TREC run; index the documents."""
-    options = options or SystemOptions()
+    """Open one of :data:`NAMES`, a model's folder or a TREC run; index the documents.
+
+    Args:
+        model: Its name, folder or file.
+        benchmark: The documents; its queries have the oracle labels.
+        gate: The model's own gate, or ``label``: oracle labels of the operators.
+        is_composed: Compose operand scores; if not, a query is one vector.
+        hybrid: Use lexical scores too.
+        strict_not: Remove documents with a negated operand's words.
+        device: Of the model; left out, a GPU if there is one.
+        progress: Called while documents are encoded.
+    """
+    if gate not in ("own", "label"):
+        raise ConfigError(f"unknown gate {gate!r}; there are own, label")
     ending = max((ending for ending in RUNS if model.endswith(ending)), key=len, default="")
     is_baseline = model == "bm25" or bool(ending)
-    if (options.hybrid or options.strict_not) and (is_baseline or not options.is_composed):
-        feature = "strict NOT" if options.strict_not else "hybrid search"
+    if (hybrid or strict_not) and (is_baseline or not is_composed):
+        feature = "strict NOT" if strict_not else "hybrid search"
         raise ConfigError(f"{feature} needs a model that parses queries")
-    if options.gate == "label" and (is_baseline or options.is_composed):
+    if gate == "label" and (is_baseline or is_composed):
         composed = "a model with composed scores (add --no-compose for one vector)"
         subject = Path(model).name if is_baseline else composed
         raise ConfigError(f"{subject} has no gate that labels open: leave out --gate label")
-    if not is_baseline:
-        return _open_model(model, benchmark, options)
     if model == "bm25":
         ranker = Bm25Ranker(benchmark.texts)
         return OpenSystem("BM25", "", False, lambda judged, depth: ranker.rank(judged.texts, depth))
-
-    def rank(judgements: Judgements, depth: int) -> Ranking:
-        return read_run(Path(model), judgements.ids, benchmark.rows).resized(depth)
-
-    return OpenSystem(Path(model).name.removesuffix(ending), "", False, rank)
-
-
-def _open_model(model: str, benchmark: Benchmark, options: SystemOptions) -> OpenSystem:
+    if ending:
+        return OpenSystem(
+            Path(model).name.removesuffix(ending),
+            "",
+            False,
+            lambda judged, depth: read_run(Path(model), judged.ids, benchmark.rows).resized(depth),
+        )
     folder, name = _find_folder(model)
-    is_onnx = options.gate == "own" and models.runs_in_onnx(folder, options.device)
-    if options.is_composed or is_onnx:
-        encoder = models.load_model(model, device=options.device)
+    if is_composed or (gate == "own" and models.runs_in_onnx(folder, device)):
+        encoder = models.load_model(model, device=device)
     else:
-        encoder = _load_towers(model, name, benchmark, options)
-    ranker = SearchRanker.index(
+        labelled = benchmark.splits.values() if gate == "label" else ()
+        encoder = _load_towers(model, name, device, labelled)
+    index = SearchRanker.index(
         encoder,
         benchmark.documents,
-        options.progress,
-        parser=SHIPPED if options.is_composed else None,
-        words=options.hybrid,
+        progress,
+        parser=SHIPPED if is_composed else None,
+        words=hybrid,
     )
-    label = f"{name}, {options.way}" if options.hybrid or options.strict_not else name
-    return ranker.system(label, options.way, "label" if options.gate == "label" else encoder.gate)
+    options = {"hybrid": hybrid, "strict_not": strict_not}
+    options |= {} if is_composed else {"compose": False}
+    way = next(way for way in WAYS if WAYS[way] == options)
+    label = f"{name}, {way}" if hybrid or strict_not else name
+    return index.system(label, way, "label" if gate == "label" else encoder.gate)
 
 
 def _find_folder(model: str) -> tuple[Path, str]:
@@ -243,21 +236,20 @@ def _find_folder(model: str) -> tuple[Path, str]:
 
 
 def _load_towers(
-    model: str, name: str, benchmark: Benchmark, options: SystemOptions
+    model: str, name: str, device: str | None, labelled: Iterable[Judgements]
 ) -> TorchEncoder:
-    """Load a torch model; an encoder without pooling gets mean pooling."""
+    """Load a torch model with oracle labels; an encoder without pooling gets mean pooling."""
     models.require_torch(name)
     from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.encoder.towers import build_towers
 
     source = Path(models.torch_source(model))
     if (source / "modules.json").is_file():
-        encoder = TorchEncoder.load(source, device=options.device)
+        encoder = TorchEncoder.load(source, device=device)
     else:
-        encoder = TorchEncoder(build_towers(source).to(options.device))
-    if options.gate == "label":
+        encoder = TorchEncoder(build_towers(source).to(device))
+    for judged in labelled:
         if not encoder.gate:
             raise ConfigError(f"{name} has no BoolAttn: leave out --gate label")
-        for judged in benchmark.splits.values():
-            encoder.labels.update(zip(judged.texts, judged.operators, strict=True))
+        encoder.labels.update(zip(judged.texts, judged.operators, strict=True))
     return encoder
