@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from boolattn.data.labelled_queries import LabelledQuery
 from boolattn.query.parsed_query import MAX_LEVEL, Gap, ParsedQuery
 from boolattn.query.structure import template_tree
-from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all, join_any
+from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,8 +67,8 @@ def _normal(node: QueryTree, *, negated: bool = False) -> QueryTree:
             return Not(node) if negated else node
         case Not(part):
             return _normal(part, negated=not negated)
-    join = join_all if isinstance(node, And) != negated else join_any
-    return join([_normal(part, negated=negated) for part in node.parts])
+    kind = And if isinstance(node, And) != negated else Or
+    return join_all([_normal(part, negated=negated) for part in node.parts], kind)
 
 
 def form_tree(n_positive: int, n_negated: int, joiner: Operator = Operator.AND) -> QueryTree:
@@ -78,8 +78,8 @@ def form_tree(n_positive: int, n_negated: int, joiner: Operator = Operator.AND) 
     And(parts=(Or(parts=(Atom(text='0'), Atom(text='1'))), Not(part=Atom(text='2'))))
     """
     numbers = [Atom(str(number)) for number in range(n_positive + n_negated)]
-    join = join_any if joiner is Operator.OR else join_all
-    return join_all([join(numbers[:n_positive]), *map(Not, numbers[n_positive:])])
+    positive = join_all(numbers[:n_positive], Or if joiner is Operator.OR else And)
+    return join_all([positive, *map(Not, numbers[n_positive:])])
 
 
 def label_template(text: str, template: str, operands: Sequence[Spans]) -> LabelledQuery | None:

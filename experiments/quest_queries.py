@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from boolattn.data.records import Operand, Query, answer_sets
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import package_table
-from boolattn.query.structure import TEMPLATES, template_operators
-from boolattn.query.tree import And, Atom, Not, Or
+from boolattn.query.structure import TEMPLATES, template_operators, template_tree
+from boolattn.query.tree import And, Not, Or
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,7 +123,7 @@ def generate_queries(
         n_queries = n // len(templates) + (index < n % len(templates))
         several: list[_Choice] = []
         single: list[_Choice] = []
-        for choice in _choices(template, groups[TEMPLATES[template][0]], categories, generator):
+        for choice in _choices(template, groups[template.count("_")], categories, generator):
             (several if len(choice.sets.gold) > 1 else single).append(choice)
             if len(several) >= n_queries:
                 break
@@ -212,7 +212,7 @@ def _overlapping_groups(
 
 def _is_useful(template: str, members: list[frozenset[str]], sets: AnswerSets) -> bool:
     """Say whether every operand and operator of a query changes its answer."""
-    tree = TEMPLATES[template][1]([Atom(str(index)) for index in range(len(members))])
+    tree = template_tree(template, [str(index) for index in range(len(members))])
     match tree:
         case Or():
             rest = (members[:i] + members[i + 1 :] for i in range(len(members)))

@@ -180,7 +180,7 @@ def _check_table(output, data):
     ready = prepare(load_taxa(data), ["unseen"])
     judgements = ready.splits["unseen"]
     names = ("r_precision", "leak", "excluded_before_full")
-    system = open_system("minilm", ready, is_composed=False)
+    system = open_system("minilm", ready, "one vector")
     ranking = system.rank(judgements, len(ready.documents))
     values = measure(ranking, judgements, names)
     precision, leak, order = (np.nanmean(values[name]) for name in names)

@@ -26,7 +26,6 @@ from boolattn.query.tree import (
     answers,
     atoms,
     join_all,
-    join_any,
 )
 
 A, B, C = Atom("a"), Atom("b"), Atom("c")
@@ -255,7 +254,7 @@ leaves = st.one_of(
 @given(st.lists(leaves, min_size=1, max_size=4))
 @settings(max_examples=200, deadline=None)
 def test_weights_documents_and_conditions_are_read_back(parts):
-    tree = join_any([join_all([parts[0], Not(part)]) for part in parts])
+    tree = join_all([join_all([parts[0], Not(part)]) for part in parts], Or)
     assert parse(unparse(tree)) == tree
 
 

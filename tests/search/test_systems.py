@@ -154,8 +154,8 @@ def test_oracle_labels_open_the_gate(labelled, tmp_path):
     save_towers(labelled, tmp_path / "model")
     rankings = {}
     for gate, shown in (("label", "label"), ("own", "closed")):
-        options = {"gate": gate, "is_composed": False, "device": "cpu"}
-        system = open_system(str(tmp_path / "model"), benchmark, **options)
+        model = str(tmp_path / "model")
+        system = open_system(model, benchmark, "one vector", gate=gate, device="cpu")
         assert (system.name, system.gate, system.is_composed) == ("model", shown, False)
         rankings[gate] = system.rank(benchmark.splits["test"], 5)
     scores, closed = rankings["label"].scores, rankings["own"].scores
@@ -224,7 +224,7 @@ def test_an_encoder_without_pooling_gets_mean_pooling(tiny_encoder, tokenizer, t
         part.save_pretrained(folder)
     query = Query(id="a", text="moths", gold=frozenset({"d0"}))
     benchmark = prepare(Dataset(name="x", documents=DOCUMENTS, splits={"test": (query,)}))
-    system = open_system(str(folder), benchmark, is_composed=False)
+    system = open_system(str(folder), benchmark, "one vector")
     ranking = system.rank(benchmark.splits["test"], 5)
     expected = ranked(build_towers(encoder, tokenizer=tokenizer))
     np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-5)

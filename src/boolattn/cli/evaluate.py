@@ -106,12 +106,12 @@ def _one_system(
     data_set: Dataset, splits: Sequence[str], model: str, options: Mapping[str, Any]
 ) -> Iterator[Opened]:
     from boolattn.evaluation.benchmark import prepare
-    from boolattn.search.systems import open_system
+    from boolattn.search.systems import open_system, way_of
 
     benchmark = prepare(data_set, splits, **{name: options[name] for name in _SIZES})
-    names = ("gate", "is_composed", "hybrid", "strict_not", "device")
-    chosen = {name: options[name] for name in names}
-    system = open_system(model, benchmark, progress=show_progress, **chosen)
+    way = way_of(**{name: options[name] for name in ("is_composed", "hybrid", "strict_not")})
+    chosen = {name: options[name] for name in ("gate", "device")}
+    system = open_system(model, benchmark, way, progress=show_progress, **chosen)
     if system.gate == "closed":
         note("note: this model needs oracle labels; without --gate label its gate stays closed")
     yield "", benchmark, "composed" * system.is_composed, system

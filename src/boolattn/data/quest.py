@@ -159,9 +159,9 @@ def _query(qid: str, row: Mapping[str, Any], known: frozenset[str], where: str) 
         raise DataError(f"{where}: unknown template {template!r}; known: {', '.join(TEMPLATES)}")
     # Augmented queries have no original, so their operands are not known.
     names = [" ".join(name.split()) for name in _MARK.findall(row.get("original_query") or "")]
-    if names and template and len(names) != TEMPLATES[template][0]:
+    if names and template and len(names) != template.count("_"):
         raise DataError(
-            f"{where}: the template {template!r} has {TEMPLATES[template][0]} operands, "
+            f"{where}: the template {template!r} has {template.count('_')} operands, "
             f"original_query marks {len(names)}"
         )
     return Query(

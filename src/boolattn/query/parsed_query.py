@@ -18,7 +18,7 @@ import numpy as np
 
 from boolattn.query.syntax import unparse
 from boolattn.query.tokens import find_cues
-from boolattn.query.tree import Atom, Not, Operator, QueryTree, join_all, join_any, operand
+from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all, operand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -104,9 +104,9 @@ def _joined(nodes: Sequence[QueryTree], gaps: Sequence[Gap]) -> QueryTree:
         return nodes[0]
     level = min(gap.level for gap in gaps)
     cuts = [at for at, gap in enumerate(gaps) if gap.level == level]
-    join = join_any if gaps[cuts[0]].operator is Operator.OR else join_all
     ends = [0, *(at + 1 for at in cuts), len(nodes)]
-    return join([_joined(nodes[a:b], gaps[a : b - 1]) for a, b in pairwise(ends)])
+    joined = [_joined(nodes[a:b], gaps[a : b - 1]) for a, b in pairwise(ends)]
+    return join_all(joined, Or if gaps[cuts[0]].operator is Operator.OR else And)
 
 
 def words(text: str, spans: Sequence[Span]) -> str:

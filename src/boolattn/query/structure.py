@@ -5,29 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError
-from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, operators_of, signed_atoms
+from boolattn.query.syntax import parse
+from boolattn.query.tree import Operator, QueryTree, map_words, operators_of, signed_atoms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-#: Template name -> (number of operands, tree of the operands).
-TEMPLATES: Mapping[str, tuple[int, Callable[[Sequence[QueryTree]], QueryTree]]] = {
-    "_": (1, lambda part: part[0]),
-    "_ or _": (2, lambda part: Or(tuple(part))),
-    "_ or _ or _": (3, lambda part: Or(tuple(part))),
-    "_ that are also _": (2, lambda part: And(tuple(part))),
-    "_ that are also both _ and _": (3, lambda part: And(tuple(part))),
-    "_ that are not _": (2, lambda part: And((part[0], Not(part[1])))),
-    "_ that are also _ but not _": (3, lambda part: And((part[0], part[1], Not(part[2])))),
+#: Template name -> tree, in explicit syntax.
+TEMPLATES = {
+    "_": "_",
+    "_ or _": "_ OR _",
+    "_ or _ or _": "_ OR _ OR _",
+    "_ that are also _": "_ AND _",
+    "_ that are also both _ and _": "_ AND _ AND _",
+    "_ that are not _": "_ NOT _",
+    "_ that are also _ but not _": "_ AND _ NOT _",
 }
-
 #: Longer templates, in the same form; QUEST has none of them.
-LONGER: Mapping[str, tuple[int, Callable[[Sequence[QueryTree]], QueryTree]]] = {
-    "_ or _ or _ or _": (4, lambda part: Or(tuple(part))),
-    "_ or _ or _ or _ or _": (5, lambda part: Or(tuple(part))),
-    "_ that are also _ and _ and _": (4, lambda part: And(tuple(part))),
-    "_ or _ but not _": (3, lambda part: And((Or(tuple(part[:2])), Not(part[2])))),
-    "_ but neither _ nor _": (3, lambda part: And((part[0], Not(part[1]), Not(part[2])))),
+LONGER = {
+    "_ or _ or _ or _": "_ OR _ OR _ OR _",
+    "_ or _ or _ or _ or _": "_ OR _ OR _ OR _ OR _",
+    "_ that are also _ and _ and _": "_ AND _ AND _ AND _",
+    "_ or _ but not _": "(_ OR _) NOT _",
+    "_ but neither _ nor _": "_ NOT _ NOT _",
 }
 
 
@@ -42,13 +42,13 @@ def template_tree(template: str, operands: Sequence[str]) -> QueryTree:
     >>> template_tree("_ that are not _", ["moths", "moths of Sumatra"])
     And(parts=(Atom(text='moths'), Not(part=Atom(text='moths of Sumatra'))))
     """
-    known = {**TEMPLATES, **LONGER}
+    known = TEMPLATES | LONGER
     if template not in known:
         raise QueryError(f"unknown template {template!r}; known: {', '.join(known)}")
-    n_operands, build = known[template]
-    if len(operands) != n_operands:
-        raise QueryError(f"template {template!r} takes {n_operands} operands, got {len(operands)}")
-    return build([Atom(text) for text in operands])
+    if (n := len(operands)) != template.count("_"):
+        raise QueryError(f"template {template!r} takes {template.count('_')} operands, got {n}")
+    texts = iter(operands)
+    return map_words(parse(known[template]), lambda _: next(texts))
 
 
 def template_operators(template: str) -> tuple[Operator, ...]:

@@ -40,7 +40,6 @@ from boolattn.query.tree import (
     QueryTree,
     Where,
     join_all,
-    join_any,
     negate,
     operand,
     signed_atoms,
@@ -160,7 +159,7 @@ class _Parser:
         while self.here.kind == "OR":
             self.take()
             nodes.append(self.all_of(depth))
-        return join_any(nodes)
+        return join_all(nodes, Or)
 
     def all_of(self, depth: int) -> QueryTree:
         nodes = [self.signed(depth)]

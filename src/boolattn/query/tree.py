@@ -178,16 +178,11 @@ def atoms(query: QueryTree) -> Iterator[Atom]:
 
 
 def join_all(nodes: Sequence[QueryTree], kind: type[And] | type[Or] = And) -> QueryTree:
-    """Join parts by AND; nested ones are flattened: "(A AND B) AND C" has three parts."""
+    """Join parts by AND, or by OR; nested ones are flattened: "(A AND B) AND C" has three parts."""
     if len(nodes) == 1:
         return nodes[0]
     flat = (part.parts if isinstance(part, kind) else (part,) for part in nodes)
     return kind(tuple(chain.from_iterable(flat)))
-
-
-def join_any(nodes: Sequence[QueryTree]) -> QueryTree:
-    """Join parts by OR, likewise."""
-    return join_all(nodes, Or)
 
 
 def map_words(tree: QueryTree, change: Callable[[str], str]) -> QueryTree:
@@ -216,18 +211,18 @@ def operators_of(query: QueryTree) -> tuple[Operator, ...]:
     >>> [op.value for op in operators_of(And((Atom("a"), Atom("b"), Not(Atom("c")))))]
     ['and', 'not']
     """
-    used = set()
-    nodes = [query]
+    used, nodes = set(), [query]
     for node in nodes:
         match node:
             case Not(part):
                 used.add(Operator.NOT)
                 nodes.append(part)
-            case And(parts) | Or(parts):
+            case Or(parts):
+                used.add(Operator.OR)
                 nodes += parts
-                if isinstance(node, Or):
-                    used.add(Operator.OR)
-                elif sum(not isinstance(part, Not) for part in parts) > 1:
+            case And(parts):
+                nodes += parts
+                if sum(not isinstance(part, Not) for part in parts) > 1:
                     used.add(Operator.AND)
     return tuple(operator for operator in OPERATORS if operator in used)
 
@@ -252,7 +247,7 @@ def in_words(tree: QueryTree) -> str:
             return f"{positive} but {negated}" if positive and negated else positive or negated
 
 
-def truth(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - see operands
+def truth(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - see below
     """Return whether a tree holds, as 1 or 0.
 
     The truths of its operands, left to right, are numbers, or arrays over documents.
@@ -260,20 +255,16 @@ def truth(tree: QueryTree, operands: Iterable[Any]) -> Any:  # noqa: ANN401 - se
     >>> truth(And((Atom("a"), Not(Or((Atom("b"), Atom("c")))))), [1, 0, 0])
     1
     """
-    values = iter(operands)
-
-    def walk(node: QueryTree) -> Any:  # noqa: ANN401 - as above
-        match node:
-            case Atom():
-                return next(values)
-            case Not(part):
-                return 1 - walk(part)
-            case And(parts):
-                return math.prod([walk(part) for part in parts])
-            case Or(parts):
-                return 1 - math.prod([1 - walk(part) for part in parts])
-
-    return walk(tree)
+    values = iter(operands)  # of an iterator itself: each operand takes the next one
+    match tree:
+        case Atom():
+            return next(values)
+        case Not(part):
+            return 1 - truth(part, values)
+        case And(parts):
+            return math.prod([truth(part, values) for part in parts])
+        case Or(parts):
+            return 1 - math.prod([1 - truth(part, values) for part in parts])
 
 
 def is_contradiction(tree: QueryTree) -> bool:
@@ -285,7 +276,7 @@ def is_contradiction(tree: QueryTree) -> bool:
         return False
     cases = product((1, 0), repeat=len(different))
     truths = (dict(zip(different, case, strict=True)) for case in cases)
-    return not any(truth(tree, [known[name] for name in names]) for known in truths)
+    return not any(truth(tree, map(known.get, names)) for known in truths)
 
 
 class Clause(NamedTuple):
@@ -303,7 +294,7 @@ def clauses(tree: QueryTree) -> tuple[Clause, ...]:
     >>> [(clause.positive, clause.negated) for clause in clauses(tree)]
     [((0, 1), (3,)), ((0, 2), (3,))]
     """
-    alternatives: list[tuple[Any, ...]] = [*_walk(tree, count(), is_negated=False)]
+    alternatives: list[tuple[Any, ...]] = [*_alternatives(tree, count(), is_negated=False)]
     ordered = (Clause(*(tuple(sorted(set(rows))) for rows in c)) for c in alternatives)
     return tuple(dict.fromkeys(ordered))
 
@@ -330,21 +321,20 @@ def conjunctions(alternatives: Sequence[Clause]) -> tuple[tuple[int, ...], ...]:
     return tuple(dict.fromkeys(several))
 
 
-def _walk(node: QueryTree, places: Iterator[int], *, is_negated: bool) -> list[Clause]:
+def _alternatives(node: QueryTree, places: Iterator[int], *, is_negated: bool) -> list[Clause]:
     match node:
         case Where():
             return [Clause((), (), ((next(places), not is_negated),))]
-        case Everything() if not is_negated:
-            next(places)
-            return [Clause((), ())]
         case Atom():
             position = (next(places),)
-            return [Clause((), position) if is_negated else Clause(position, ())]
+            if is_negated:
+                return [Clause((), position)]
+            return [Clause(() if isinstance(node, Everything) else position, ())]
         case Not(part):
-            return _walk(part, places, is_negated=not is_negated)
+            return _alternatives(part, places, is_negated=not is_negated)
         case And(parts) | Or(parts):
-            lists = [_walk(part, places, is_negated=is_negated) for part in parts]
+            lists = [_alternatives(part, places, is_negated=is_negated) for part in parts]
     # De Morgan: not (a or b) is (not a) and (not b).
     if isinstance(node, And) == is_negated:
-        return [clause for alternatives in lists for clause in alternatives]
+        return [*chain.from_iterable(lists)]
     return [Clause(*(sum(r, ()) for r in zip(*c, strict=True))) for c in product(*lists)]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _QUERIES = 64  # searched at once
 _HEAP = 64_000_000  # bytes
 _BODY, _ROW = "body", "row"
+_NEEDS_PARSER = "{} needs a model that parses queries"
 _DENSE = {"hybrid": False, "strict_not": False}
 #: Ways to search, and their options.
 WAYS: Mapping[str, Mapping[str, bool]] = {
@@ -153,14 +154,22 @@ def _ranking(ranked: Sequence[Sequence[tuple[int, float]]], depth: int) -> Ranki
     return ranking
 
 
+def way_of(*, is_composed: bool = True, hybrid: bool = False, strict_not: bool = False) -> str:
+    """Return one of :data:`WAYS`."""
+    options = {"hybrid": hybrid, "strict_not": strict_not}
+    options |= {} if is_composed else {"compose": False}
+    for way, values in WAYS.items():
+        if values == options:
+            return way
+    raise ConfigError(_NEEDS_PARSER.format("strict NOT" if strict_not else "hybrid search"))
+
+
 def open_system(
     model: str,
     benchmark: Benchmark,
+    way: str = "composed",
     *,
     gate: str = "own",
-    is_composed: bool = True,
-    hybrid: bool = False,
-    strict_not: bool = False,
     device: str | None = None,
     progress: Progress | None = None,
 ) -> OpenSystem:
@@ -169,27 +178,24 @@ def open_system(
     Args:
         model: Its name, folder or file.
         benchmark: The documents; its queries have the oracle labels.
+        way: One of :data:`WAYS`, of a model.
         gate: The model's own gate, or ``label``: oracle labels of the operators.
-        is_composed: Compose operand scores; if not, a query is one vector.
-        hybrid: Use lexical scores too.
-        strict_not: Remove documents with a negated operand's words.
         device: Of the model; left out, a GPU if there is one.
         progress: Called while documents are encoded.
     """
     if gate not in ("own", "label"):
         raise ConfigError(f"unknown gate {gate!r}; there are own, label")
     ending = max((ending for ending in RUNS if model.endswith(ending)), key=len, default="")
-    is_baseline = model == "bm25" or bool(ending)
-    if (hybrid or strict_not) and (is_baseline or not is_composed):
-        feature = "strict NOT" if strict_not else "hybrid search"
-        raise ConfigError(f"{feature} needs a model that parses queries")
-    if gate == "label" and (is_baseline or is_composed):
+    is_baseline, is_one_vector = model == "bm25" or bool(ending), way == "one vector"
+    if is_baseline and way not in ("one vector", "composed"):
+        raise ConfigError(_NEEDS_PARSER.format("strict NOT" if "NOT" in way else "hybrid search"))
+    if gate == "label" and (is_baseline or not is_one_vector):
         composed = "a model with composed scores (add --no-compose for one vector)"
         subject = Path(model).name if is_baseline else composed
         raise ConfigError(f"{subject} has no gate that labels open: leave out --gate label")
     if model == "bm25":
-        ranker = Bm25Ranker(benchmark.texts)
-        return OpenSystem("BM25", "", False, lambda judged, depth: ranker.rank(judged.texts, depth))
+        bm25 = Bm25Ranker(benchmark.texts)
+        return OpenSystem("BM25", "", False, lambda judged, n: bm25.rank(judged.texts, n))
     if ending:
         return OpenSystem(
             Path(model).name.removesuffix(ending),
@@ -198,23 +204,15 @@ def open_system(
             lambda judged, depth: read_run(Path(model), judged.ids, benchmark.rows).resized(depth),
         )
     folder, name = _find_folder(model)
-    if is_composed or (gate == "own" and models.runs_in_onnx(folder, device)):
+    if not is_one_vector or (gate == "own" and models.runs_in_onnx(folder, device)):
         encoder = models.load_model(model, device=device)
     else:
         labelled = benchmark.splits.values() if gate == "label" else ()
         encoder = _load_towers(model, name, device, labelled)
-    index = SearchRanker.index(
-        encoder,
-        benchmark.documents,
-        progress,
-        parser=SHIPPED if is_composed else None,
-        words=hybrid,
-    )
-    options = {"hybrid": hybrid, "strict_not": strict_not}
-    options |= {} if is_composed else {"compose": False}
-    way = next(way for way in WAYS if WAYS[way] == options)
-    label = f"{name}, {way}" if hybrid or strict_not else name
-    return index.system(label, way, "label" if gate == "label" else encoder.gate)
+    parser, words = None if is_one_vector else SHIPPED, WAYS[way]["hybrid"]
+    ranker = SearchRanker.index(encoder, benchmark.documents, progress, parser=parser, words=words)
+    label = name if way in ("one vector", "composed") else f"{name}, {way}"
+    return ranker.system(label, way, "label" if gate == "label" else encoder.gate)
 
 
 def _find_folder(model: str) -> tuple[Path, str]:
