@@ -114,6 +114,10 @@ class _Negation:
         return limited
 
 
+#: Nothing is negated.
+_NONE = _Negation((), (), *[np.zeros(0, np.float32)] * 5, spread=1.0, floor=-np.inf)
+
+
 @dataclass(frozen=True)
 class _FittedClause:
     """A clause: the row of its vector, its positive operands, and what it alone negates."""
@@ -126,7 +130,7 @@ class _FittedClause:
     level: float = 0.0
     spread: float = 1.0
     least: float = -np.inf  # ``z`` at that share of the best ``v``
-    negation: _Negation | None = None
+    negation: _Negation = _NONE
 
     def values(self, similarities: Array) -> Array:
         """Return ``v``."""
@@ -147,12 +151,6 @@ class _FittedClause:
         z: Array = (self.values(similarities) - np.float32(self.level)) / np.float32(self.spread)
         return z
 
-    def only(self, similarities: Array, values: Array) -> Array:
-        """Return values for documents that meet the conditions, and the lowest value for others."""
-        if self.conditions:
-            values = np.where(_meets(self.conditions, similarities), values, _OUT)
-        return values
-
 
 class _Values(NamedTuple):
     """Scores, values of the positive part, and those that the common negation is applied to."""
@@ -167,7 +165,7 @@ class Fitted:
     """A query's operands, with the statistics of the documents that were compared."""
 
     clauses: tuple[_FittedClause, ...]
-    common: _Negation | None  # what every clause negates
+    common: _Negation  # what every clause negates
     tops: Array  # highest similarities to each operand, descending
     floor: float  # a document of lower values does not fit the positive part
     n_documents: int
@@ -176,7 +174,7 @@ class Fitted:
     def skipped(self) -> tuple[int, ...]:
         """Negated operands that cannot be told from the positive part; they lower nothing."""
         negations = [self.common, *(part.negation for part in self.clauses)]
-        return tuple(sorted({operand for n in negations if n for operand in n.skipped}))
+        return tuple(sorted({operand for n in negations for operand in n.skipped}))
 
     def score(self, similarities: Array) -> Array:
         """Score documents, the compared ones or others. Higher is better.
@@ -206,11 +204,9 @@ class Fitted:
         ranks = 1 + (self.tops[:, :, None] > operand_similarities[:, None] + _ROUNDING).sum(1)
         exceeds = np.zeros(operand_similarities.shape, np.float32)
         values = self._values(similarities)
-        negations = [(c.negation, c.z(similarities)) for c in self.clauses if c.negation]
+        negations = [(part.negation, part.z(similarities)) for part in self.clauses]
         for negation, beside in [*negations, (self.common, values.joined)]:
-            if negation is None or not negation.operands:
-                continue
-            standing = negation.standing(similarities, beside)
+            standing = negation.standing(similarities, beside) if negation.operands else ()
             for operand, known, y in zip(
                 negation.operands, negation.shortlist, standing, strict=True
             ):
@@ -220,12 +216,15 @@ class Fitted:
         return Evidence(ranks, exceeds, values.positive >= self.floor)
 
     def _values(self, similarities: Array) -> _Values:
-        clauses = [(part, part.z(similarities)) for part in self.clauses]
-        positive = np.max([part.only(similarities, z) for part, z in clauses], axis=0)
-        lowered = [(p, p.negation(similarities, z) if p.negation else z) for p, z in clauses]
-        joined = np.max([part.only(similarities, scores) for part, scores in lowered], axis=0)
-        scores = self.common(similarities, joined) if self.common else joined
-        return _Values(scores, positive, joined)
+        positive, lowered = [], []
+        for part in self.clauses:
+            z = part.z(similarities)
+            # Documents that do not meet the conditions have the lowest value.
+            is_in = _meets(part.conditions, similarities) if part.conditions else True
+            positive.append(np.where(is_in, z, _OUT))
+            lowered.append(np.where(is_in, part.negation(similarities, z), _OUT))
+        joined = np.max(lowered, axis=0)
+        return _Values(self.common(similarities, joined), np.max(positive, axis=0), joined)
 
 
 def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted:
@@ -256,14 +255,14 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
         fitted_clauses.append(replace(part, negation=negation))
     statistics = Fitted(
         clauses=tuple(fitted_clauses),
-        common=None,
+        common=_NONE,
         tops=-np.partition(-similarities[:n_operands], size - 1)[:, :size],
-        floor=0.0,
+        floor=min(part.least for part in fitted_clauses),
         n_documents=n_documents,
     )
     joined = statistics._values(similarities).joined
     negation = _fit_negation(tuple(sorted(common)), joined, similarities, weights, size)
-    return replace(statistics, common=negation, floor=min(part.least for part in fitted_clauses))
+    return replace(statistics, common=negation)
 
 
 def _meets(conditions: Sequence[tuple[int, bool]], similarities: Array) -> NDArray[np.bool_]:
@@ -279,28 +278,25 @@ def _fit_clause(
     weights: Array,
     size: int,
 ) -> _FittedClause:
-    operands = clause.positive
+    operands, chosen = clause.positive, weights[list(clause.positive)]
     levels = np.array([level(similarities[operand]) for operand in operands], np.float32)
-    row, operand_weights = (
-        rows.get(operands, operands[0] if operands else 0),
-        weights[list(operands)],
-    )
-    fitted = _FittedClause(row, operands, levels, operand_weights, clause.conditions)
+    row = rows.get(operands, operands[0] if operands else 0)
+    fitted = _FittedClause(row, operands, levels, chosen, clause.conditions)
     if not operands:
         return fitted
     values = fitted.values(similarities)
     spread, good, best = max(shortlist_spread(values, size), _TINY), level(values), values.max()
     if len(operands) == 1:
-        good -= spread * float(np.log(operand_weights[0]))
+        good -= spread * float(np.log(chosen[0]))
     least = float(best - (1 - _SHARE) * abs(best) - good) / spread
     return replace(fitted, level=good, spread=spread, least=least)
 
 
 def _fit_negation(
     operands: tuple[int, ...], beside: Array, similarities: Array, weights: Array, size: int
-) -> _Negation | None:
+) -> _Negation:
     if not operands:
-        return None
+        return _NONE
     rows = shortlist(beside, size)
     z = beside[rows].astype(np.float64)
     spread = float(z.std())
@@ -319,9 +315,7 @@ def _fit_negation(
     standing = (rest[chosen] - means[chosen, None]) / spreads[chosen, None]
     return _Negation(
         operands=tuple(operands[index] for index in chosen),
-        skipped=tuple(
-            operand for operand, is_used in zip(operands, is_apart, strict=True) if not is_used
-        ),
+        skipped=tuple(operands[index] for index in np.flatnonzero(~is_apart)),
         slopes=slopes[chosen].astype(np.float32),
         means=means[chosen].astype(np.float32),
         spreads=spreads[chosen].astype(np.float32),
