@@ -7,11 +7,10 @@ without a unit also where its number is in the range of one field alone. Otherwi
 from __future__ import annotations
 
 import re
-import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from boolattn.query.tokens import QUOTED
+from boolattn.files import package_table
+from boolattn.query.tokens import QUOTED, any_of
 from boolattn.query.tree import Not, QueryTree, Where, join_all
 
 if TYPE_CHECKING:
@@ -20,14 +19,7 @@ if TYPE_CHECKING:
     #: Least and largest value; and true where these are the years of dates.
     Range = tuple[float, float] | tuple[float, float, bool]
 
-_TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-
-
-def _any_of(name: str) -> str:
-    """Return a pattern of the phrases of the table, the longest first."""
-    phrases = sorted((" ".join(p.split()) for p in _TABLE[name].split(",")), key=len, reverse=True)
-    return "|".join(re.escape(phrase).replace(r"\ ", r"\s+") for phrase in phrases)
-
+_TABLE = package_table("boolattn.query", "numbers.toml")
 
 _YEAR = r"(?:1[5-9]|20)\d\d"
 _DATE = rf"{_YEAR}-\d\d(?:-\d\d)?(?![\d-])"
@@ -39,7 +31,7 @@ _UNIT = r"(?:\s*(?P<unit>square\s\w+|sq\.?\s\w+|[^\W\d]+|%))?"
 _CURRENCY = r"(?P<currency>[$€£]\s?)?"
 _SIGNS = {"<": "less", "<=": "at_most", ">": "more", ">=": "at_least"}
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_VERB = rf"(?:(?:{_any_of('verbs')})\s+)?"
+_VERB = rf"(?:(?:{any_of(_TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
     rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never)|"
@@ -48,7 +40,7 @@ _BEFORE = re.compile(
 )
 #: Words after a number that ask for less.
 _LESS = ("less", "fewer", "under", "below", "earlier", "older", "before")
-_COMPARED = "|".join(f"(?P<{name}>{_any_of(name)})" for name in _SIGNS.values())
+_COMPARED = "|".join(f"(?P<{name}>{any_of(_TABLE[name])})" for name in _SIGNS.values())
 _FORMS = tuple(
     re.compile(rf"(?<!\w){form}(?!\w)", re.IGNORECASE)
     for form in (

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from boolattn.query.parsed_query import Gap, ParsedQuery, Span, Spans
-from boolattn.query.tokens import QUOTED, find_cues
+from boolattn.query.tokens import QUOTED, WORDS, any_of, find_cues, phrases_of
 from boolattn.query.tree import EVERYTHING, Operator
 
 if TYPE_CHECKING:
@@ -57,14 +57,8 @@ _EXCLUDED_FIRST = re.compile(
 #: Characters of the longest text that is matched: the time grows with the cube of the length.
 _MAX_REORDERED = 300
 _WITHOUT_ONE = re.compile(r"(?:without|w/o|no|sans|minus)\s+[\w-]+", re.IGNORECASE)
-#: What "-free" does not negate.
-_LEXICALISED = "(?!(?:care|duty|fault|hands|post|rent|royalty|scot|tax|toll|trouble)-free)"
-#: What "free" negates without a hyphen. Other things cost nothing: "museum free admission".
-_LACKED = (
-    "ad|additive|alcohol|allergen|caffeine|car|carb|cholesterol|cruelty|dairy|egg|fat|fish|fragrance|"
-    "gluten|grain|lactose|meat|nut|oil|peanut|pesticide|plastic|preservative|salt|shellfish|smoke|soy|"
-    "spoiler|sugar|traffic|wheat"
-)
+#: What "-free" does not negate, and what "free" negates without a hyphen.
+_LEXICALISED, _LACKED = f"(?!(?:{any_of(WORDS['lexicalised'])})-free)", any_of(WORDS["lacked"])
 _ITEM = rf"(?:(?:{_LACKED})(?:[-\s]free|-)?|{_LEXICALISED}[^\W\d_]+-(?:free)?)"
 _LACKED_WORD = re.compile(r"\b(?!(?:and|both|free|or)\b)[^\W\d_]+", re.IGNORECASE)
 #: "gluten and dairy free desserts", "desserts that are gluten- and dairy-free".
@@ -74,19 +68,13 @@ _FREE_OF_SEVERAL = re.compile(
     r"(?<=free)(?(head)|(?:\s+(?P<last_head>[^\W_][^,;.?!]*?))?)[?.!\s]*",
     re.IGNORECASE,
 )
-_POLITE = (
-    r"(?:(?:hi|hello|hey|please|pls|ok|okay|so|just|but|and|sorry|thanks|show\s+me|give\s+me|"
-    r"find\s+me|i\s+(?:want|need)|i(?:\s+woul|['\u2019])d\s+like)\b[\s,!:.-]*)*"
-)
-#: What "non" does not negate.
-_NON_WORDS = r"(?:fiction|profit|stick|stop)\b"
-#: How a query begins that only excludes. "no-bake cookies" and "not so sweet" do not.
+_POLITE = rf"(?:(?:{any_of(WORDS['polite'])})\b[\s,!:.-]*)*"
+_NON_WORDS = rf"(?:{any_of(WORDS['non_words'])})\b"
+#: How a query begins that only excludes.
 _EXCLUDES = re.compile(
-    rf"[\s,;.]*{_POLITE}(?P<cue>no(?![\s-](?:bake|churn|code|cook|fly|frills|fuss|knead|man|one|stir)\b)|"
-    r"not(?!\s+(?:enough|just|like|only|quite|so|that|too|very)\b)|"
-    rf"non(?![\s-]{_NON_WORDS})|nothing|none|never|without|"
-    r"w/o|exclud(?:e|ing)|except|avoid(?:ing)?|skip|hide|omit|remove|drop|leave\s+out|filter\s+out|"
-    r"neither|minus|sans|hold|do\s*n['\u2019]?t|do\s+not)\b|"
+    rf"[\s,;.]*{_POLITE}(?P<cue>no(?![\s-](?:{any_of(WORDS['not_excluded_by_no'])})\b)|"
+    rf"not(?!\s+(?:{any_of(WORDS['not_excluded_by_not'])})\b)|"
+    rf"non(?![\s-]{_NON_WORDS})|{any_of(WORDS['excludes'])})\b|"
     rf"[\s,;.]*{_POLITE}(?:i|we)\s+(?=(?:hate|dislike|(?:do|ca)n['\u2019]?t|do\s+not|can\s*not)\b)",
     re.IGNORECASE,
 )
@@ -188,11 +176,7 @@ def mixes_operators(text: str) -> bool:
 
 
 #: What a word excludes that holds no cue.
-_IMPLIED: dict[str, tuple[str, ...]] = {
-    f"{name}less": (name,) for name in ("dairy", "egg", "flour", "meat", "nut", "sugar")
-}
-_IMPLIED |= dict.fromkeys(("vegetarian", "veggie"), ("meat", "seafood"))
-_IMPLIED |= {"vegan": ("meat", "seafood", "dairy", "egg", "honey"), "pescatarian": ("meat",)}
+_IMPLIED = {word: phrases_of(names) for word, names in WORDS["implied"].items()}
 _IMPLYING = re.compile(rf"(?<![\w-])(?:{'|'.join(_IMPLIED)})(?![\w-])", re.IGNORECASE)
 
 
@@ -241,10 +225,7 @@ _ASKS = re.compile(
     re.IGNORECASE,
 )
 #: Words that name nothing.
-_EMPTY = re.compile(
-    r"(?:(?:an?|about|all|any|anything|are|everything|for|have|i|in|is|it|me|more|of|on|ones?|"
-    r"some|something|that|the|them|there|these|things?|this|those|to|what|whatever|your?)\b|\W|_)*"
-)
+_EMPTY = re.compile(rf"(?:(?:{any_of(WORDS['empty'])})\b|\W|_)*")
 #: Of a longer text the parser may not have read the end.
 _MOST_WORDS = 90
 

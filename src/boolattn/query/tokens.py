@@ -12,9 +12,10 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import QuerySyntaxError
+from boolattn.files import package_table
 from boolattn.query.tree import OPERATORS, Operator
 from boolattn.settings import checked
 
@@ -52,36 +53,24 @@ _OPERATOR = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
 
 #: A text between quotes.
 QUOTED = re.compile("|".join(f"{first}[^{last}]*[{last}]" for first, last in _CLOSING.items()))
-#: Cue phrases by operator. "neither" and "nor" are two cues: each negates what follows it. In
-#: "and also known as" the "and" joins, and the "also" belongs to "also known as".
-CUES: Mapping[Operator, tuple[str, ...]] = {
-    operator: tuple(phrase.strip() for phrase in phrases.split(","))
-    for operator, phrases in {
-        Operator.AND: (
-            "and, and also, also, are also, as well as, as well, along with, together with, in "
-            "addition to, including, both, and both, but also, and also known as, but also known "
-            "as, not only, and not only, but not only, not just, and not just, but not just, plus"
-        ),
-        Operator.OR: ("or, or else, either, or alternatively, alternatively, and/or, and / or"),
-        Operator.NOT: (
-            "not, but not, and not, not including, but not including, and not including, don't, "
-            "doesn't, didn't, aren't, isn't, wasn't, weren't, hasn't, haven't, can't, cannot, "
-            "couldn't, won't, never, no, non, nor, neither, without, except, except for, "
-            "excepting, excluding, excludes, exclude, other than, apart from, aside from, minus, "
-            "barring, leaving out, omitting, with the exception of, to the exclusion of"
-        ),
-    }.items()
-}
+#: Words that make or imply operators, in the order of the file.
+WORDS: Mapping[str, Any] = package_table("boolattn.query", "cues.toml")
 
+
+def phrases_of(text: str) -> tuple[str, ...]:
+    """Return the phrases of a list in a table."""
+    return tuple(" ".join(phrase.split()) for phrase in text.split(","))
+
+
+def any_of(text: str) -> str:
+    """Return a pattern of the phrases of a list in a table, the longest first."""
+    phrases = sorted(phrases_of(text), key=len, reverse=True)
+    return "|".join(re.escape(phrase).replace(r"\ ", r"\s+") for phrase in phrases)
+
+
+CUES = {operator: phrases_of(WORDS[operator]) for operator in OPERATORS}
 #: Phrases that contain a cue word and express no operator.
-NOT_CUES: tuple[str, ...] = (
-    "non-fiction",
-    "non - fiction",
-    "non fiction",
-    "also known as",
-    "are also known as",
-    "more or less",
-)
+NOT_CUES = phrases_of(WORDS["no_cues"])
 #: Compounds that negate and hold no cue; most are read as an operator, some as one word.
 _COMPOUND = re.compile(r"(?<!\w)[^\W\d_]+[-\u2010\u2011]free(?!\w)", re.IGNORECASE)
 
