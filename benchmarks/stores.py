@@ -36,8 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.resource_usage import memory_mb
-from boolattn.encoders.base import Encoder
-from boolattn.encoders.callables import unit
+from boolattn.encoders.callables import Encoder, unit
 from boolattn.search import Document, Searcher
 from boolattn.stores.filters import Filter
 

@@ -16,7 +16,7 @@ from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoder.tower_storage import load_towers
 from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
-from boolattn.encoders.base import Encoder
+from boolattn.encoders.callables import Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.explain import explain
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-    from boolattn.encoders.base import Array
+    from boolattn.encoders.callables import Array
     from boolattn.plugin.explain import Explanation
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.checksums import check_folder, file_sum, verify, write_sums
-from boolattn.encoders.base import Encoder
-from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint
+from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint, Encoder
 from boolattn.encoders.int8 import fill_weights, write_torch
 from boolattn.encoders.onnx_encoder import (
     MANIFEST,

@@ -18,7 +18,7 @@ import numpy as np
 
 from boolattn.budget import check_budget
 from boolattn.checksums import DAMAGED, file_sum, read_typed_manifest, verify, write_manifest
-from boolattn.encoders.base import Encoder
+from boolattn.encoders.callables import Encoder
 from boolattn.errors import ConfigError, DataError
 from boolattn.query.parser import (
     MAX_CHARACTERS,
@@ -34,7 +34,7 @@ from boolattn.query.parser import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from boolattn.encoders.base import Array
+    from boolattn.encoders.callables import Array
 
 VECTORS = "vectors"
 #: Values of a manifest that change vectors, and are in no graph.

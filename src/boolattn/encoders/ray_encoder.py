@@ -21,7 +21,7 @@ from boolattn.files import scratch_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from boolattn.encoders.base import Array
+    from boolattn.encoders.callables import Array
 
     Encode = Callable[[Iterable[list[str]]], Iterator[Array]]
 

@@ -32,7 +32,7 @@ from boolattn.stores.filters import Condition, Filter, alternatives, condition_o
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from boolattn.encoders.base import Encoder
+    from boolattn.encoders.callables import Encoder
     from boolattn.query.parser import Parser
     from boolattn.stores.base import Array, Keys, Reader
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Document
     from boolattn.encoder.torch_encoder import TorchEncoder
-    from boolattn.encoders.base import Encoder
+    from boolattn.encoders.callables import Encoder
     from boolattn.evaluation.benchmark import Benchmark, Judgements
 
     #: Called with what is done, how much of it is done, and of how much.

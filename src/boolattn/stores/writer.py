@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.encoders.base import Encoder
+    from boolattn.encoders.callables import Encoder
 
     Array = NDArray[np.float32]
     Spans = list[tuple[int, int]]

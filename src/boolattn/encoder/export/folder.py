@@ -34,7 +34,7 @@ from boolattn.files import atomic_folder, scratch_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from boolattn.encoders.base import Encoder
+    from boolattn.encoders.callables import Encoder
     from boolattn.encoders.int8 import Array
 
 #: Files of a torch model that are text and small; weights and tokenizers are stored once.
