@@ -11,7 +11,6 @@ import boolattn
 from boolattn.errors import ConfigError, DataError
 from boolattn.search import Document, Searcher
 from tests.search import word_model
-from tests.stores.arrays import ArrayCollection
 
 
 @pytest.fixture
@@ -41,20 +40,6 @@ def test_update_replaces_documents(searcher):
     searcher.update([{"id": "0", "text": "birds"}])
     assert searcher.document("0").text == "birds"
     assert len(searcher) == 2
-
-
-def test_a_temporary_index_is_saved(searcher, tmp_path):
-    searcher.save(tmp_path / "insects")
-    opened = Searcher.open(tmp_path / "insects", word_model.retriever())
-    assert [hit.id for hit in opened.search("moths", 1)] == ["0"]
-    opened.add(["moths Peru"])  # it is a store of its own
-    assert (len(opened), len(searcher)) == (3, 2)
-    with pytest.raises(boolattn.BoolattnError, match="insects"):
-        searcher.save(tmp_path / "insects")
-    vectors = word_model.retriever().encode_documents(["moths"])
-    foreign = Searcher(ArrayCollection(vectors, [{"text": "moths"}]), searcher.encoder)
-    with pytest.raises(ConfigError, match="no folder"):
-        foreign.save(tmp_path / "other")
 
 
 def test_a_result_is_a_sequence(searcher):

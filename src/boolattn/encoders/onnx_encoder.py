@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +31,9 @@ from boolattn.query.parser import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from tokenizers import Tokenizer
 
     from boolattn.encoders.callables import Array
 
@@ -105,8 +106,7 @@ class OnnxEncoder(Encoder):
         self.fingerprint = manifest.fingerprint
         self.max_tokens, self.gate = manifest.document_length, manifest.gate
         self.threads = threads or default_threads()
-        self._open: dict[str | int, Any] = {}  # graphs by file, tokenizers by length
-        self._lock = Lock()
+        self._session, self._tokenizer = cache(self._open_graph), cache(self._open_tokenizer)
         self._recent = lru_cache(MAX_REMEMBERED)(self._vector)
 
     @classmethod
@@ -158,6 +158,8 @@ class OnnxEncoder(Encoder):
         vectors = np.zeros((len(texts), self.dimension), np.float32)
         threads = min(self.threads, len(texts))
         pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        if pool:  # opened once
+            self._session(path), self._tokenizer(length)
         try:
             for row, vector in enumerate((pool.map if pool else map)(encode, texts)):
                 check_budget()
@@ -173,8 +175,8 @@ class OnnxEncoder(Encoder):
         if not ids.size:
             # A tokenizer without special tokens, and an empty text.
             return np.zeros(self.dimension, np.float32)
-        filled = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        filled["token_type_ids"] = np.zeros_like(ids)
+        ones, zeros = np.ones_like(ids), np.zeros_like(ids)
+        filled = {"input_ids": ids, "attention_mask": ones, "token_type_ids": zeros}
         inputs = {name: filled.get(name) for name in self.manifest.inputs}
         vector: Array = run_graph(self._session(path), [VECTORS], inputs, path)[0][0]
         if vector.shape != (self.dimension,):
@@ -182,17 +184,9 @@ class OnnxEncoder(Encoder):
             raise DataError(f"{stated}, and the graph has {vector.shape}; export the model again")
         return vector
 
-    def _session(self, path: Path) -> Any:  # noqa: ANN401 - an InferenceSession
+    def _open_graph(self, path: Path) -> Any:  # noqa: ANN401 - an InferenceSession
         # Planning the reuse of memory takes half a second for a graph with BoolAttn.
-        is_bulk = path.name == self.manifest.graphs.get(DOCUMENT)
-        return self._opened(path.name, lambda: open_graph(path, reuses_memory=is_bulk))
+        return open_graph(path, reuses_memory=path.name == self.manifest.graphs.get(DOCUMENT))
 
-    def _tokenizer(self, length: int) -> Any:  # noqa: ANN401 - a Tokenizer
-        return self._opened(length, lambda: open_tokenizer(self.folder / TOKENIZER, length))
-
-    def _opened(self, name: str | int, opens: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Open a graph or a tokenizer on first use, in one thread."""
-        with self._lock:
-            if name not in self._open:
-                self._open[name] = opens()
-            return self._open[name]
+    def _open_tokenizer(self, length: int) -> Tokenizer:
+        return open_tokenizer(self.folder / TOKENIZER, length)

@@ -41,15 +41,15 @@ class Worker:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        self._retriever = load_model(str(folder))
+        self._encoder = load_model(str(folder))
 
     def fingerprint(self) -> str:
         """Return the model's fingerprint."""
-        return self._retriever.fingerprint
+        return self._encoder.fingerprint
 
     def encode(self, texts: list[str], batch_size: int | None) -> Array:
         """Encode the texts of one segment."""
-        return np.concatenate([*self._retriever.encode_blocks(texts, batch_size)])
+        return np.concatenate([*self._encoder.encode_blocks(texts, batch_size)])
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import numpy as np
 from boolattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,13 +50,6 @@ class _Wordnet(NamedTuple):
     entry_starts: memoryview
     parent_starts: memoryview
 
-    def find(self, text: str) -> int | None:
-        """Return the position of a name that, with its line's end, begins with a text."""
-        line, names, starts = text.encode(), self.names, self.starts
-        lines = range(len(starts) - 1)
-        at = bisect_left(lines, line, key=lambda at: names[starts[at] : starts[at + 1]])
-        return at if names.startswith(line, starts[at]) else None
-
 
 @cache
 def _wordnet() -> _Wordnet:
@@ -69,18 +62,27 @@ def _wordnet() -> _Wordnet:
         return _Wordnet(names.tobytes(), file["entries"], parents, classes, *starts)
 
 
+def _position(text: str) -> int | None:
+    """Return the position of a name that, with its line's end, begins with a text."""
+    line, wordnet = text.encode(), _wordnet()
+    names, starts = wordnet.names, wordnet.starts
+    lines = range(len(starts) - 1)
+    at = bisect_left(lines, line, key=lambda at: names[starts[at] : starts[at + 1]])
+    return at if names.startswith(line, starts[at]) else None
+
+
 @lru_cache(maxsize=1 << 17)
 def _entries(phrase: str) -> tuple[int, ...] | None:
     """Return WordNet's entries of a phrase: nodes and flags; ``None`` where it is not known."""
-    wordnet = _wordnet()
-    if (at := wordnet.find(f"{phrase}\n")) is None:
+    if (at := _position(f"{phrase}\n")) is None:
         return None
+    wordnet = _wordnet()
     return tuple(wordnet.entries[slice(*wordnet.entry_starts[at : at + 2])].tolist())
 
 
 @lru_cache(maxsize=1 << 16)
 def _begins_phrase(word: str) -> bool:
-    return _wordnet().find(f"{word} ") is not None
+    return _position(f"{word} ") is not None
 
 
 @cache
@@ -114,6 +116,7 @@ class Kinds:
         self._add(read_kinds(_ADDITIONS))
         self._add(self.members)
         self._first_words = {name.partition(" ")[0] for name in self._added if " " in name}
+        self._lookup = lru_cache(maxsize=1 << 17)(self._find)
         self._ancestors: dict[int, tuple[str, ...]] = {}
         self._users = {plain_phrase(thing) for things in self.members.values() for thing in things}
 
@@ -249,10 +252,6 @@ class Kinds:
         names = tuple(entry for entry in entries if entry & NAME)
         nouns = tuple(entry for entry in entries if not entry & NAME)
         return (names or nouns) if phrase[:1].isupper() else (nouns or names)
-
-    @cached_property
-    def _lookup(self) -> Callable[[str], tuple[int, ...] | None]:
-        return lru_cache(maxsize=1 << 17)(self._find)
 
     def _find(self, phrase: str) -> tuple[int, ...] | None:
         """Return the entries of a phrase that is known; plurals count as singulars."""

@@ -99,7 +99,9 @@ def unparse(tree: QueryTree) -> str:
     """
     match tree:
         case Where(text):
-            name, sign, value = _split(text)
+            if (match := _CONDITION.fullmatch(text)) is None:
+                raise QueryError(f"{text!r} is not a condition, as year>=1990 is")
+            name, sign, value = match.groups()
             name = name if FIELD_NAME.fullmatch(name) else _quoted(name)
             return f"{name}{sign}{value if is_word(value) else _quoted(value)}"
         case Like(text, weight):
@@ -244,10 +246,3 @@ def _quoted(text: str) -> str:
 
 def _suffix(weight: float) -> str:
     return "" if weight == 1 else f"^{repr(float(weight)).removesuffix('.0')}"
-
-
-def _split(condition: str) -> tuple[str, str, str]:
-    match = _CONDITION.fullmatch(condition)
-    if match is None:
-        raise QueryError(f"{condition!r} is not a condition, as year>=1990 is")
-    return match[1], match[2], match[3]

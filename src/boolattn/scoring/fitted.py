@@ -1,30 +1,8 @@
-r"""Scores of documents by a query's operands, from the statistics of the documents compared.
+"""Scores of documents by a query's operands, from the statistics of the documents compared.
 
-Nothing is learned. For each clause (:mod:`~boolattn.query.structure`) and document:
-
-.. math::
-    v = s_P + 0.2 \min_{i \in P}(s_i - t_i) \qquad z = (v - t_v) / \sigma_K(v)
-
-:math:`s_P` is the similarity to the clause's own vector, :math:`s_i` to an operand, :math:`t` the
-mean of the 10 highest values, and :math:`K` the shortlist: the 100 documents of highest :math:`v`.
-A clause of one operand has :math:`v = s_i`. OR takes the highest :math:`z`. NOT lowers it by
-
-.. math::
-    0.7 \, \sigma_K(z) \max(0, y + 1)^2 \qquad y = \max_n \mathrm{standardised}_K(s_n - \beta_n z)
-
-where :math:`\beta_n` is the regression of :math:`s_n` on :math:`z` over the shortlist: what a
-negated operand shares with the positive part counts neither for nor against a document. A document
-with :math:`z > \bar z_K - \sigma_K(z)` is never put below one without. A result *fits* the positive
-part where its :math:`v` is at least half of the best.
-
-**Weights.** An operand of weight :math:`w` in a clause of :math:`n` positive ones adds
-:math:`(w - 1)(s_i - t_i) / n` to :math:`v`, and what it falls short of :math:`t_i` by counts
-:math:`w` times in the minimum; alone in its clause it adds :math:`\ln w` to :math:`z`. Negated, its
-term :math:`\max(0, y_n + 1)^2` counts :math:`w` times. Weight 1 changes nothing.
-
-**Conditions** (:class:`~boolattn.query.tree.Where`) hold or not; their rows of similarities are 1
-or 0. A clause counts for the documents that meet its conditions alone; its statistics are of all
-that are compared. With nothing else in it, all of them have :math:`z = 0`.
+Nothing is learned. The formulas are in ``docs/composition.md``, whose names are used here: ``v`` is
+the value of a clause for a document, ``z`` the same in standard deviations of the shortlist, ``y``
+how much a negated operand has beside the positive part.
 """
 
 from __future__ import annotations

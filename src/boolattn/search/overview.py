@@ -171,13 +171,12 @@ def find_examples(reader: Reader, n_changes: int) -> tuple[Example, ...]:
             (a, b): score(len(topics[a]), len(topics[b]), len(topics[a] & topics[b])) / order[a]
             for a, b in pairs
         }
-        fitting = [pair for pair in pairs if scores[pair] > 0]
+        fitting = (pair for pair in pairs if scores[pair] > 0)
         # Topics that no example has yet come first.
-        best = max(fitting, key=lambda p: (used.isdisjoint(p), scores[p]), default=None)
-        if best is not None:
+        if best := max(fitting, key=lambda p: (used.isdisjoint(p), scores[p]), default=()):
             used |= set(best)
-            first, second = best
-            examples.append(Example(f"{first} {words} {second}", join(Atom(first), Atom(second))))
+            tree = join(*map(Atom, best))
+            examples.append(Example(f" {words} ".join(best), tree))
     return tuple(examples)
 
 

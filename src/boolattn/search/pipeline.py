@@ -65,7 +65,10 @@ def search_store(
 ) -> list[SearchResult]:
     """Search queries for ``k`` results, with those that are passed over; in their order."""
     times = [time.perf_counter()]
-    readings = [*map(_query_reader(reader, parser, options).read, queries)]
+    added = [*map(parse_entry, options.positive)]
+    added += [negate(parse_entry(entry)) for entry in options.negative]
+    settings = {"mode": options.mode, "compose": options.compose, "added": tuple(added)}
+    readings = [*map(StoreQueryReader(parser, reader, **settings).read, queries)]
     documents = dict.fromkeys(name for reading in readings for name in reading.documents)
     known = reader.known_vectors(list(documents))
     plans = plan_queries(readings, encoder, known, plain=options.explain)
@@ -84,16 +87,6 @@ def search_store(
     steps = [*steps, ("total", (times[0], times[-1]))]
     took = {name: round(1000 * (end - start), 3) for name, (start, end) in steps}
     return [replace(result, took=took) for result in results]
-
-
-def _query_reader(
-    reader: Reader, parser: Parser | None, options: SearchOptions
-) -> StoreQueryReader:
-    added = [*map(parse_entry, options.positive)]
-    added += [negate(parse_entry(entry)) for entry in options.negative]
-    return StoreQueryReader(
-        parser, reader, mode=options.mode, compose=options.compose, added=(*added,)
-    )
 
 
 def _select(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -224,12 +224,10 @@ def rerank(result: SearchResult, reranker: Reranker, k: int, offset: int) -> Sea
 
 def _sorted(result: SearchResult, reranker: Reranker) -> tuple[Hit, ...]:
     words = [atom.words for atom in atoms(result.tree)]
-    alternatives = [
-        [row for row in clause.positive if words[row]] for clause in clauses(result.tree)
-    ]
+    alternatives = [[row for row in c.positive if words[row]] for c in clauses(result.tree)]
     if not result.hits or not all(alternatives):
         return result.hits
-    rows = sorted({row for alternative in alternatives for row in alternative})
+    rows = sorted({*chain.from_iterable(alternatives)})
     pairs = [(words[row], _text(hit)) for row, hit in product(rows, result.hits)]
     scores = np.asarray(reranker(pairs), np.float64)
     if scores.shape != (len(pairs),) or not np.isfinite(scores).all():
