@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from boolattn.data.labelled_queries import LabelledQuery
 from boolattn.query.parsed_query import MAX_LEVEL, Gap, ParsedQuery
-from boolattn.query.structure import template_tree
+from boolattn.query.syntax import template_tree
 from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all
 
 if TYPE_CHECKING:

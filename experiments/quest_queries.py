@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from boolattn.data.records import Operand, Query, answer_sets
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import package_table
-from boolattn.query.structure import TEMPLATES, template_operators, template_tree
+from boolattn.query.syntax import TEMPLATES, template_operators, template_tree
 from boolattn.query.tree import And, Not, Or
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from benchmark_data.domains.items import Value, stems
 from benchmark_data.domains.kinds import PREFIX
 from benchmark_data.domains.wordings import STRUCTURES, Speaker, Worded
 from boolattn.data.records import answer_sets
-from boolattn.query.structure import operand_signs, template_operators, template_tree
+from boolattn.query.syntax import operand_signs, template_operators, template_tree
 from boolattn.query.tree import Operator, answers
 
 if TYPE_CHECKING:

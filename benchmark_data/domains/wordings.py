@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from benchmark_data.domains.kinds import TABLE, groups
 from benchmark_data.taxa.phrases import Builder
 from boolattn.files import package_table
-from boolattn.query.structure import template_tree
-from boolattn.query.syntax import parse_with_spans, unparse
+from boolattn.query.syntax import parse_with_spans, template_tree, unparse
 
 if TYPE_CHECKING:
     import random

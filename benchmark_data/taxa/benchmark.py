@@ -23,7 +23,7 @@ from boolattn.data.built import FORMATS, KINGDOMS, TAXA_SPLITS
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder
 from boolattn.jsonl import write_jsonl
-from boolattn.query.structure import TEMPLATES
+from boolattn.query.syntax import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ from benchmark_data.taxa.places import places
 from benchmark_data.taxa.wordings import Wording, families, links, requests, wordings
 from boolattn.data import records
 from boolattn.files import package_table
-from boolattn.query.structure import template_operators
+from boolattn.query.syntax import template_operators
 
 if TYPE_CHECKING:
     import random

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from benchmark_data.taxa.phrases import families_of, slots_of
 from boolattn.errors import ConfigError
 from boolattn.files import package_table
-from boolattn.query.structure import TEMPLATES
+from boolattn.query.syntax import TEMPLATES
 from boolattn.query.tree import Operator
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from boolattn.evaluation.parsing import MEASURES, accuracy, structure
 from boolattn.evaluation.tables import markdown, short
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import QueryReader
-from boolattn.query.structure import operand_signs
+from boolattn.query.syntax import operand_signs
 from boolattn.query.tree import Atom
 from experiments.parsing.queries import (
     benchmark_queries,

@@ -16,7 +16,7 @@ from benchmark_data.taxa.queries import Speaker
 from benchmark_data.taxa.sets import Operand
 from benchmark_data.taxa.wordings import families, requests, wordings
 from boolattn.data.sentences import Mixture, ScopeSpans, Sentence, Span, Triplet
-from boolattn.query.structure import TEMPLATES, template_operators
+from boolattn.query.syntax import TEMPLATES, template_operators
 from boolattn.query.tree import Operator
 from experiments.sentences.contents import Category, Taxa, domains, groups
 from experiments.sentences.varied import VariedBuilder, VariedWordings

@@ -16,7 +16,7 @@ from benchmark_data.taxa.wordings import families, links, requests, skeleton_sha
 from boolattn.data.sentences import CueSpan
 from boolattn.errors import ConfigError
 from boolattn.files import package_table
-from boolattn.query.structure import TEMPLATES
+from boolattn.query.syntax import TEMPLATES
 
 if TYPE_CHECKING:
     import random

@@ -31,8 +31,7 @@ from boolattn.data.built import FORMATS, WORDINGS_SHA256, load_domains
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.parsed_query import words
-from boolattn.query.structure import LONGER, TEMPLATES, template_tree
-from boolattn.query.syntax import parse
+from boolattn.query.syntax import LONGER, TEMPLATES, parse, template_tree
 from boolattn.query.tree import answers, signed_atoms
 from boolattn.training.corpus import Corpus
 

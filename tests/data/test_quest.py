@@ -18,7 +18,7 @@ from boolattn.data.quest import fetch_quest, load_quest, load_quest_intro, read_
 from boolattn.data.records import Operand
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import package_table
-from boolattn.query.structure import TEMPLATES
+from boolattn.query.syntax import TEMPLATES
 from boolattn.query.tree import Operator
 from experiments.quest_queries import generate_queries, split_categories, with_generated
 

@@ -25,7 +25,7 @@ from boolattn.checksums import verify
 from boolattn.data import records
 from boolattn.data.built import load_taxa
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
-from boolattn.query.structure import TEMPLATES, template_operators
+from boolattn.query.syntax import TEMPLATES, template_operators
 
 SPLITS = ("train", "validation", "test", "unseen")
 TABLE = tomllib.loads(

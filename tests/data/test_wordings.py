@@ -13,7 +13,7 @@ from benchmark_data.taxa.queries import Speaker
 from benchmark_data.taxa.sets import Group, Operand
 from boolattn.data.built import WORDINGS_SHA256
 from boolattn.errors import DataError
-from boolattn.query.structure import TEMPLATES
+from boolattn.query.syntax import TEMPLATES
 from boolattn.query.tokens import find_cues
 from boolattn.query.tree import Operator
 

@@ -17,7 +17,7 @@ from benchmark_data.taxa import wordings
 from boolattn import files
 from boolattn.data.sentences import Mixture, generate, generate_triplets, read_setbert
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
-from boolattn.query.structure import TEMPLATES, template_operators
+from boolattn.query.syntax import TEMPLATES, template_operators
 from boolattn.query.tokens import find_cues
 from boolattn.query.tree import Operator
 from tests.lazy import Lazy

@@ -12,7 +12,7 @@ from benchmark_data.taxa.phrases import parse
 from boolattn.data.sentences import Mixture, generate, generate_triplets
 from boolattn.errors import ConfigError
 from boolattn.files import package_table
-from boolattn.query.structure import TEMPLATES, template_operators
+from boolattn.query.syntax import TEMPLATES, template_operators
 from experiments.parser_queries.wordings import BANNED
 from experiments.sentences.contents import domains
 from experiments.sentences.varied import TABLE, varied_words

@@ -1,7 +1,7 @@
 import pytest
 
 from boolattn.errors import QueryError
-from boolattn.query.structure import TEMPLATES, template_operators, template_tree
+from boolattn.query.syntax import TEMPLATES, template_operators, template_tree
 from boolattn.query.tree import And, Atom, Everything, Not, Or, answers, signed_atoms
 
 SETS = {"a": frozenset("1234"), "b": frozenset("3456"), "c": frozenset("46")}

@@ -12,8 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from boolattn.errors import DataError
-from boolattn.query.structure import operand_signs
-from boolattn.query.syntax import parse_with_spans
+from boolattn.query.syntax import operand_signs, parse_with_spans
 from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import And, Atom, Not, Or, atoms
 from boolattn.search import Hit, SearchOptions, SearchResult

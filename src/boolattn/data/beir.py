@@ -14,7 +14,7 @@ from boolattn.data.records import Dataset, Document, Query, read_query
 from boolattn.errors import DataError, MissingDataError
 from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import check_fields, find_file, read_jsonl, read_lines, write_jsonl
-from boolattn.query.structure import LONGER, TEMPLATES
+from boolattn.query.syntax import LONGER, TEMPLATES
 from boolattn.settings import checked
 
 if TYPE_CHECKING:

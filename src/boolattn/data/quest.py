@@ -16,7 +16,7 @@ from boolattn.data.records import Dataset, Document, Operand, Query, answer_sets
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import cache_folder
 from boolattn.jsonl import find_file, read_jsonl
-from boolattn.query.structure import TEMPLATES, template_operators
+from boolattn.query.syntax import TEMPLATES, template_operators
 from boolattn.settings import checked
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.query.structure import template_tree
+from boolattn.query.syntax import template_tree
 from boolattn.query.tree import And, Not, Operator, answers
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Query:
     id: str  # unique in its split
     text: str  # as a person types it
     gold: frozenset[str]  # relevant documents
-    template: str = ""  # one of ``boolattn.query.structure.TEMPLATES``, or empty where unknown
+    template: str = ""  # one of ``boolattn.query.syntax.TEMPLATES``, or empty where unknown
     operators: tuple[Operator, ...] = ()  # operators it uses, in the order AND, OR, NOT
     operands: tuple[Operand, ...] = ()  # in the template's order
     excluded: frozenset[str] = frozenset()  # documents that would be relevant without the NOT

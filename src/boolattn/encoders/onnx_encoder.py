@@ -22,7 +22,6 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.query.parser import (
     MAX_CHARACTERS,
     MAX_REMEMBERED,
-    check_runtime,
     default_threads,
     open_graph,
     open_tokenizer,
@@ -62,7 +61,7 @@ class OnnxManifest:
     inputs: tuple[str, ...] = ("input_ids", "attention_mask")
     graphs: Mapping[str, str] = field(default_factory=dict)  # a file for each task
     bits: int = 32  # of the weights
-    needs: str = "1.23"  # oldest onnxruntime
+    needs: str = "1.23"  # oldest onnxruntime that is known to run it
     agreement: Mapping[str, float] = field(default_factory=dict)  # measured against torch
     files: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each file
     # Of the tokenizer with a SHA-256 its ``vocabulary_sum``, which takes long.
@@ -114,7 +113,6 @@ class OnnxEncoder(Encoder):
         """Open a folder, after comparing its files with their hashes."""
         folder = Path(folder)
         manifest = read_onnx_manifest(folder)
-        check_runtime(folder, manifest.needs)
         verify(folder, manifest.files, MANIFEST)
         return cls(folder, manifest, threads=threads)
 

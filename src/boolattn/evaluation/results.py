@@ -13,7 +13,7 @@ from boolattn.evaluation.benchmark import KINDS, QueryInfo
 from boolattn.evaluation.metrics import mean
 from boolattn.files import require
 from boolattn.jsonl import read_jsonl, write_jsonl
-from boolattn.query.structure import LONGER, TEMPLATES
+from boolattn.query.syntax import LONGER, TEMPLATES
 from boolattn.query.tree import OPERATORS
 
 if TYPE_CHECKING:

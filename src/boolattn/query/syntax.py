@@ -36,23 +36,47 @@ from boolattn.query.tree import (
     Everything,
     Like,
     Not,
+    Operator,
     Or,
     QueryTree,
     Where,
     join_all,
+    map_words,
     negate,
     operand,
+    operators_of,
     signed_atoms,
     truth,
 )
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     Span = tuple[int, int]
 
 #: Deepest nesting of parentheses, far below Python's recursion limit.
 MAX_DEPTH = 32
 MAX_OPERANDS = 256
+
+#: Templates: names of the trees that queries of data sets have.
+TEMPLATES = {
+    "_": "_",
+    "_ or _": "_ OR _",
+    "_ or _ or _": "_ OR _ OR _",
+    "_ that are also _": "_ AND _",
+    "_ that are also both _ and _": "_ AND _ AND _",
+    "_ that are not _": "_ NOT _",
+    "_ that are also _ but not _": "_ AND _ NOT _",
+}
+#: Longer templates, in the same form; QUEST has none of them.
+LONGER = {
+    "_ or _ or _ or _": "_ OR _ OR _ OR _",
+    "_ or _ or _ or _ or _": "_ OR _ OR _ OR _ OR _",
+    "_ that are also _ and _ and _": "_ AND _ AND _ AND _",
+    "_ or _ but not _": "(_ OR _) NOT _",
+    "_ but neither _ nor _": "_ NOT _ NOT _",
+}
 
 _CONDITION = re.compile(r"([^=!<>~]+)(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
 
@@ -119,6 +143,35 @@ def unparse(tree: QueryTree) -> str:
             # "A NOT B" reads better than "A AND NOT B", and means the same.
             shown = [unparse(p) if isinstance(p, Not) else f"AND {_grouped(p)}" for p in parts]
             return " ".join(shown).removeprefix("AND ")
+
+
+def operand_signs(tree: QueryTree) -> Iterator[int]:
+    """Yield 1 for each positive operand of a tree and -1 for each negated one, left to right."""
+    return (sign for _, sign in signed_atoms(tree))
+
+
+def template_tree(template: str, operands: Sequence[str]) -> QueryTree:
+    """Return the tree of a template with operands.
+
+    >>> template_tree("_ that are not _", ["moths", "moths of Sumatra"])
+    And(parts=(Atom(text='moths'), Not(part=Atom(text='moths of Sumatra'))))
+    """
+    known = TEMPLATES | LONGER
+    if template not in known:
+        raise QueryError(f"unknown template {template!r}; known: {', '.join(known)}")
+    if (n := len(operands)) != template.count("_"):
+        raise QueryError(f"template {template!r} takes {template.count('_')} operands, got {n}")
+    texts = iter(operands)
+    return map_words(parse(known[template]), lambda _: next(texts))
+
+
+def template_operators(template: str) -> tuple[Operator, ...]:
+    """Return the operators of a template, as the paper's oracle labels have them.
+
+    >>> [op.value for op in template_operators("_ that are also _ but not _")]
+    ['and', 'not']
+    """
+    return operators_of(template_tree(template, ["_"] * template.count("_")))
 
 
 def anchored(tree: QueryTree) -> QueryTree:

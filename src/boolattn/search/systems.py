@@ -175,13 +175,7 @@ def open_system(
 ) -> OpenSystem:
     """Open one of :data:`NAMES`, a model's folder or a TREC run; index the documents.
 
-    Args:
-        model: Its name, folder or file.
-        benchmark: The documents; its queries have the oracle labels.
-        way: One of :data:`WAYS`, of a model.
-        gate: The model's own gate, or ``label``: oracle labels of the operators.
-        device: Of the model; left out, a GPU if there is one.
-        progress: Called while documents are encoded.
+    A model ranks in one of :data:`WAYS`, with its own gate or, with ``label``, by oracle labels.
     """
     if gate not in ("own", "label"):
         raise ConfigError(f"unknown gate {gate!r}; there are own, label")
