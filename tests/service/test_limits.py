@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
-from boolattn.budget import StoppedError, check_budget
 from boolattn.errors import ConfigError
+from boolattn.query.plan import StoppedError, check_budget
 from boolattn.service.app import create_app
 from boolattn.service.batching import CLIENT, Batcher
 from boolattn.service.server import Server, listen

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.budget import check_budget
 from boolattn.checksums import DAMAGED, file_sum, read_typed_manifest, verify, write_manifest
 from boolattn.encoders.callables import Encoder
 from boolattn.errors import ConfigError, DataError
@@ -28,6 +27,7 @@ from boolattn.query.parser import (
     run_graph,
     vocabulary_sum,
 )
+from boolattn.query.plan import check_budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,6 +7,7 @@ without a unit also where its number is in the range of one field alone. Otherwi
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.files import package_table
@@ -143,7 +144,7 @@ def find_done(
     phrases = []
     for match in _DONE.finditer(text):
         for name in names():
-            if any(_same(match["verb"].lower(), part) for part in _words_of(name)):
+            if _share_word({match["verb"].lower()}, _words_of(name)):
                 conditions = [f"{name}={v}" for v in values(name) if str(v).lower() in _YES]
                 if len(conditions) == 1:
                     is_negated = bool(match["negation"])
@@ -199,12 +200,12 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
     if name is None or any(value != value for value in phrase.values):
         return None
     name_words = _words_of(name)
-    is_used = not word or _is_unit(word) or any(_same(word, part) for part in name_words)
+    is_used = not word or _is_unit(word) or _share_word({word}, name_words)
     end = match.end() if is_used else match.start("unit")
     start = match.start()
     # The field's name before it belongs to it: "bought in 2022".
     before = _LAST_WORD.search(text, max(0, start - _NEAR), start)
-    if before and any(_same(before[1].lower(), part) for part in name_words):
+    if before and _share_word({before[1].lower()}, name_words):
         start = before.start()
     before = _BEFORE.search(text, max(0, start - _NEAR), start)
     start, is_negated = (before.start(), bool(before["negation"])) if before else (start, False)
@@ -287,24 +288,21 @@ class _Phrase(NamedTuple):
     def _fit(self, name: str, least: float, largest: float, has_dates: bool = False) -> float:
         name_words = _words_of(name)
         factor = _factor(self.unit, name_words)
-        if not factor:
+        if not factor or (self.is_date and not has_dates):
             return 0.0
         score = float(any(least <= factor * value <= largest for value in self.values))
         is_year = all(_FIRST_YEAR <= v <= _LAST_YEAR and v == int(v) for v in self.values)
         may_be_year = least >= _FIRST_YEAR and largest <= _LAST_YEAR
-        if self.is_date and not has_dates:
-            return 0.0
         if is_year and self.words & _YEAR_WORDS and (name_words & _YEAR_NAMES or may_be_year):
             score += 2
         elif may_be_year and not is_year:
             return 0.0
-        units = set(_WORD.findall(self.unit)) or ({self.unit} if self.unit else set())
-        if factor != 1 or any(_same(word, part) for word in units for part in name_words):
+        units = _unit_words(self.unit)
+        if factor != 1 or _share_word(units, name_words):
             score += 3
         if any(self.words & asked and name_words & names for asked, names in _FIELDS):
             score += 2
-        if any(_same(word, part) for word in self.query - units for part in name_words):
-            score += 1
+        score += _share_word(self.query - units, name_words)
         # A unit that the field does not have refuses it.
         return score if score > _LEAST or not _is_unit(self.unit) else 0.0
 
@@ -314,12 +312,18 @@ def _words_of(name: str) -> set[str]:
     return set(_WORD.findall(f"{name} {split}".replace("_", " ").lower()))
 
 
-def _same(word: str, part: str) -> bool:
+def _share_word(words: Iterable[str], parts: Iterable[str]) -> bool:
     """Tell whether a word and a part of a name are forms of one word."""
-    is_long = min(len(word), len(part)) > 3
-    return word == part or (is_long and word[:7].rstrip("s") == part[:7].rstrip("s"))
+    return any(
+        word == part
+        or (min(len(word), len(part)) > 3 and word[:7].rstrip("s") == part[:7].rstrip("s"))
+        for word, part in product(words, parts)
+    )
+
+
+def _unit_words(unit: str) -> set[str]:
+    return set(_WORD.findall(unit)) or {unit} - {""}
 
 
 def _is_unit(unit: str) -> bool:
-    words = set(_WORD.findall(unit)) or {unit}
-    return bool(unit) and any(words & asked for asked, _ in _FIELDS)
+    return any(_unit_words(unit) & asked for asked, _ in _FIELDS)

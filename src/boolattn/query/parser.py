@@ -18,11 +18,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 
-from boolattn.budget import check_budget
 from boolattn.checksums import DAMAGED, check_sums, read_manifest, read_typed_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import check_regular
 from boolattn.query.parsed_query import ParserLogits, ParserOutput, decode, mark_operators
+from boolattn.query.plan import check_budget
 from boolattn.settings import checked
 
 if TYPE_CHECKING:

@@ -1,7 +1,9 @@
-"""The plan of a query: what was read, its operands and their vectors."""
+"""The plan of a query: what was read, its operands and their vectors; the budget of a search."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -9,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from boolattn.budget import check_budget
 from boolattn.errors import QueryError
 from boolattn.query.syntax import MAX_OPERANDS
 from boolattn.query.tokens import unused_cues
@@ -44,6 +45,12 @@ IS_OFF, NO_PARSER = "composition is off", "the model has no query parser"
 #: Words of a long text.
 _LONG_TEXT = 12
 _QUOTES = '"“„«'
+#: Most operands of a query, and whether to stop.
+_BUDGET: ContextVar[tuple[int, Callable[[], bool]] | None] = ContextVar("budget", default=None)
+
+
+class StoppedError(Exception):
+    """Nobody waits for the result of a search any more."""
 
 
 class _Encoder(Protocol):
@@ -194,6 +201,30 @@ class Plan:
         for reason, words in reasons.items():
             are = "is no operator" if len(words) == 1 else "are no operators"
             yield f"{', '.join(words)} {are} here: {reason}"
+
+
+@contextmanager
+def limited(max_operands: int, is_over: Callable[[], bool]) -> Iterator[None]:
+    """Limit the searches of this thread: their operands, and until nobody waits for them."""
+    token = _BUDGET.set((max_operands, is_over))
+    try:
+        yield
+    finally:
+        _BUDGET.reset(token)
+
+
+def check_budget(n_operands: int = 0) -> None:
+    """Stop a search that nobody waits for; refuse a query with too many operands."""
+    if (budget := _BUDGET.get()) is None:
+        return
+    max_operands, is_over = budget
+    if is_over():
+        raise StoppedError
+    if n_operands > max_operands:
+        raise QueryError(
+            f"the query has {n_operands} operands, and with so many results at most "
+            f"{max_operands} are searched; ask for fewer of either"
+        )
 
 
 def plan_queries(

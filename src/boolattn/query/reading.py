@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
@@ -116,11 +115,7 @@ class QueryReader:
 
     def _spans(self, spans: Sequence[Spans]) -> tuple[Spans, ...]:
         """Return the spans of all operands; those that were not typed have none."""
-        return (*spans, *[()] * self._n_added)
-
-    @cached_property
-    def _n_added(self) -> int:
-        return sum(1 for part in self.added for _ in atoms(part))
+        return (*spans, *(() for part in self.added for _ in atoms(part)))
 
     def _read_parsed(self, text: str) -> Plan:
         """Read plain language; a long request is read as the words that name its object."""

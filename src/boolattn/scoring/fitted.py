@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from boolattn.budget import check_budget
+from boolattn.query.plan import check_budget
 from boolattn.query.tree import atoms, clauses, conjunctions
 from boolattn.scoring.exact import level, shortlist, shortlist_size, shortlist_spread
 
@@ -93,7 +93,8 @@ class _Negation:
 
 
 #: Nothing is negated.
-_NONE = _Negation((), (), *[np.zeros(0, np.float32)] * 5, spread=1.0, floor=-np.inf)
+_EMPTY = np.zeros(0, np.float32)
+_NONE = _Negation((), (), _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, spread=1.0, floor=-np.inf)
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,6 @@ class StoreQueryReader(QueryReader):
             word: cue
             for word, cue in pairs
             if len(word) > _SHORTEST
-            and abs(len(word) - len(cue)) < 2
             and distance(word.lower(), cue) == 1
             and not self._is_word(word.lower())
         }

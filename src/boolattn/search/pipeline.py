@@ -67,8 +67,10 @@ def search_store(
     times = [time.perf_counter()]
     added = [*map(parse_entry, options.positive)]
     added += [negate(parse_entry(entry)) for entry in options.negative]
-    settings = {"mode": options.mode, "compose": options.compose, "added": tuple(added)}
-    readings = [*map(StoreQueryReader(parser, reader, **settings).read, queries)]
+    query_reader = StoreQueryReader(
+        parser, reader, mode=options.mode, compose=options.compose, added=tuple(added)
+    )
+    readings = [*map(query_reader.read, queries)]
     documents = dict.fromkeys(name for reading in readings for name in reading.documents)
     known = reader.known_vectors(list(documents))
     plans = plan_queries(readings, encoder, known, plain=options.explain)
@@ -83,9 +85,9 @@ def search_store(
     times.append(time.perf_counter())
     results = [_result(query) for query in retrievals]
     times.append(time.perf_counter())
-    steps = zip(("read", "filter", "vectors", "documents"), pairwise(times), strict=True)
-    steps = [*steps, ("total", (times[0], times[-1]))]
-    took = {name: round(1000 * (end - start), 3) for name, (start, end) in steps}
+    names = ("read", "filter", "vectors", "documents", "total")
+    spans = zip(names, [*pairwise(times), (times[0], times[-1])], strict=True)
+    took = {name: round(1000 * (end - start), 3) for name, (start, end) in spans}
     return [replace(result, took=took) for result in results]
 
 

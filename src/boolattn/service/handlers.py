@@ -20,9 +20,9 @@ from fastapi import Query
 from pydantic_core import PydanticSerializationError
 
 import boolattn
-from boolattn.budget import limited
 from boolattn.data.records import Document
 from boolattn.errors import BoolattnError, DataError, IndexFolderError
+from boolattn.query.plan import limited
 from boolattn.query.syntax import unparse
 from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import operators_of
