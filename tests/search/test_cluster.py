@@ -17,11 +17,11 @@ pytest.importorskip("ray")
 @pytest.mark.skipif(not os.environ.get("BOOLATTN_SLOW"), reason="slow: set BOOLATTN_SLOW=1")
 # Ray's own: it leaves pipes to its processes, and reads its settings in an old way.
 @pytest.mark.filterwarnings("ignore")
-def test_two_workers_build_the_index_that_one_process_builds(tmp_path, retriever):
+def test_workers_build_the_index_that_one_process_builds(tmp_path, retriever):
     model = tmp_path / "model"
     retriever.towers.save_pretrained(str(model))
     here = Searcher.build(tmp_path / "here", word_model.corpus(), retriever, segment_size=4)
-    with cluster(str(model), retriever.fingerprint, n_workers=2) as encode:
+    with cluster(str(model), retriever.fingerprint) as encode:
         there = Searcher.build(
             tmp_path / "there", word_model.corpus(), retriever, segment_size=4, encode=encode
         )

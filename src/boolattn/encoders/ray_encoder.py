@@ -59,7 +59,6 @@ def cluster(
     *,
     address: str = "",
     batch_size: int | None = None,
-    n_workers: int = 0,
 ) -> Iterator[Encode]:
     """Start workers that encode segments; those with another fingerprint are refused.
 
@@ -85,7 +84,7 @@ def cluster(
         files = ray.put({p.relative_to(folder).as_posix(): p.read_bytes() for p in paths})
         resources = ray.cluster_resources()
         n_gpus = int(resources.get("GPU", 0))
-        count = n_workers or n_gpus or max(1, int(resources.get("CPU", 1)))
+        count = n_gpus or max(1, int(resources.get("CPU", 1)))
         kind = ray.remote(num_cpus=1, num_gpus=1 if n_gpus else 0)(Worker)
         workers = [kind.remote(files) for _ in range(count)]
         check_models(ray.get([worker.fingerprint.remote() for worker in workers]), fingerprint)
