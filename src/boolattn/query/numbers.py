@@ -312,12 +312,11 @@ def _words_of(name: str) -> set[str]:
     return set(_WORD.findall(f"{name} {split}".replace("_", " ").lower()))
 
 
-def _share_word(words: Iterable[str], parts: Iterable[str]) -> bool:
-    """Tell whether a word and a part of a name are forms of one word."""
+def _share_word(words: Iterable[str], name_words: Iterable[str]) -> bool:
+    """Tell whether a word and a word of a name are forms of one word."""
     return any(
-        word == part
-        or (min(len(word), len(part)) > 3 and word[:7].rstrip("s") == part[:7].rstrip("s"))
-        for word, part in product(words, parts)
+        a == b or (min(len(a), len(b)) > 3 and a[:7].rstrip("s") == b[:7].rstrip("s"))
+        for a, b in product(words, name_words)
     )
 
 

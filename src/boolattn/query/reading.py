@@ -95,7 +95,8 @@ class QueryReader:
         whole = self._whole(plan.text)
         if plan.is_request:
             plan = replace(plan, parsed=whole, confidence=1.0, is_request=False)
-        return replace(plan, tree=whole, spans=self._spans([_all_of(plan.text)]), fallback=reason)
+        spans = self._spans([((0, len(plan.text)),)])
+        return replace(plan, tree=whole, spans=spans, fallback=reason)
 
     def with_conditions(self, plan: Plan, text: str, phrases: Sequence[NumberPhrase]) -> Plan:
         """Return the plan of a text whose number phrases were left out before it was parsed."""
@@ -120,8 +121,9 @@ class QueryReader:
     def _read_parsed(self, text: str) -> Plan:
         """Read plain language; a long request is read as the words that name its object."""
         parsable = rewrite(text)
-        whole = self._whole(text if parsable == text else words(parsable, _all_of(text)))
-        plan = Plan(text, in_words(whole), whole, whole, self._spans([_all_of(text)]))
+        span = (0, len(text))
+        whole = self._whole(text if parsable == text else words(parsable, [span]))
+        plan = Plan(text, in_words(whole), whole, whole, self._spans([(span,)]))
         if self.parser is None:
             return replace(plan, fallback=NO_PARSER)
         output = _parse(parsable, self.parser)
@@ -174,10 +176,6 @@ class QueryReader:
         else:
             tree = self._read_explicit(text).tree
         return Plan(text, in_words(tree), tree, tree).as_one_vector(IS_OFF)
-
-
-def _all_of(text: str) -> Spans:
-    return ((0, len(text)),)
 
 
 def _with_implied(plan: Plan) -> Plan:

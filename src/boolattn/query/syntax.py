@@ -269,13 +269,11 @@ class _Parser:
         return inside
 
     def _missing(self, token: Token) -> str:
-        index = self.tokens.index(token)
-        is_end = token.kind == "end"
-        if not index and is_end:
-            return "the query is empty; write what you are looking for"
-        if not index:
-            return f"an operand is expected before {token.text!r}"
+        index, is_end = self.tokens.index(token), token.kind == "end"
         before = self.tokens[index - 1].text
+        if not index:
+            expected = f"an operand is expected before {token.text!r}"
+            return "the query is empty; write what you are looking for" if is_end else expected
         if is_end:
             return f"an operand is expected after {before!r}, and the query ends"
         return f"an operand is expected between {before!r} and {token.text!r}"
