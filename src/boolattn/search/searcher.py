@@ -103,6 +103,12 @@ class Searcher:
 
         The encoder is the model that made it; left out, the one that the store names. With
         ``verify`` every byte is compared with its hash, also of a large local store.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     index = f"{folder}/index"
+        ...     len(Searcher.build(index, ["moths", "ants"])), len(Searcher.open(index))
+        (2, 2)
         """
         store = open_store(address, verify=verify)
         if encoder is None:
