@@ -11,6 +11,7 @@ import boolattn
 from boolattn.errors import ConfigError, DataError
 from boolattn.search import Document, Searcher
 from tests.search import word_model
+from tests.stores.arrays import ArrayCollection
 
 
 @pytest.fixture
@@ -106,3 +107,17 @@ def test_known_vectors_are_of_whole_documents(tmp_path):
     for setting in ({"resume": True}, {"passages": 10}):
         with pytest.raises(ConfigError, match="whole documents"):
             Searcher.build(tmp_path / "index", ["a"], encode=[[1.0]], **setting)
+
+
+def test_a_temporary_index_is_saved(searcher, tmp_path):
+    searcher.save(tmp_path / "insects")
+    opened = Searcher.open(tmp_path / "insects", word_model.retriever())
+    assert [hit.id for hit in opened.search("moths", 1)] == ["0"]
+    opened.add(["moths Peru"])  # it is a store of its own
+    assert (len(opened), len(searcher)) == (3, 2)
+    with pytest.raises(boolattn.BoolattnError, match="insects"):
+        searcher.save(tmp_path / "insects")
+    vectors = word_model.retriever().encode_documents(["moths"])
+    foreign = Searcher(ArrayCollection(vectors, [{"text": "moths"}]), searcher.encoder)
+    with pytest.raises(ConfigError, match="no folder"):
+        foreign.save(tmp_path / "other")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import weakref
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +14,7 @@ import numpy as np
 from boolattn.encoders.callables import CallableEncoder, unit
 from boolattn.encoders.models import SHIPPED, absolute_name, as_encoder, load_model
 from boolattn.errors import ConfigError, DataError, QueryError
-from boolattn.files import scratch_folder
+from boolattn.files import atomic_folder, scratch_folder
 from boolattn.kinds.lexicon import Kinds
 from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
 from boolattn.query.parser import Parser, load_parser
@@ -32,6 +33,7 @@ from boolattn.stores.address import create_store, open_store
 from boolattn.stores.base import Store
 from boolattn.stores.filters import Filter
 from boolattn.stores.foreign import ForeignStore
+from boolattn.stores.local.store import LocalStore
 from boolattn.stores.settings import StoreSettings, check_model
 from boolattn.stores.writer import Encode, Writer, encode_from
 
@@ -103,12 +105,6 @@ class Searcher:
 
         The encoder is the model that made it; left out, the one that the store names. With
         ``verify`` every byte is compared with its hash, also of a large local store.
-
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     index = f"{folder}/index"
-        ...     len(Searcher.build(index, ["moths", "ants"])), len(Searcher.open(index))
-        (2, 2)
         """
         store = open_store(address, verify=verify)
         if encoder is None:
@@ -252,6 +248,20 @@ class Searcher:
     def update(self, documents: Iterable[DocumentLike], **options: Any) -> None:
         """Add documents as :meth:`add` does; one with an id that is there replaces it."""
         self.add(documents, replace_old=True, **options)
+
+    def save(self, folder: str | Path) -> None:
+        """Copy a local store, also a temporary one, to a new folder that can be opened.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     Searcher.build(f"{folder}/first", ["moths", "ants"]).save(f"{folder}/second")
+        ...     len(Searcher.open(f"{folder}/second"))
+        2
+        """
+        if not isinstance(self.store, LocalStore):
+            raise ConfigError(f"{self.store.label} is no folder; index its documents into one")
+        with atomic_folder(Path(folder), finish=open_store) as draft:
+            shutil.copytree(self.store.folder, draft, dirs_exist_ok=True)
 
     def delete(self, ids: Iterable[str]) -> None:
         """Remove documents by id; with an unknown id nothing is removed."""
