@@ -19,7 +19,7 @@ TYPES = {
 
 
 def test_a_collection_is_in_one_split():
-    assert len(NAMES) == len(set(NAMES)) == 6
+    assert len(NAMES) == len(set(NAMES)) == 9
     folders = {path.parent.name for path in Path(people.__file__).parent.glob("*/queries.jsonl")}
     assert folders == set(NAMES)
 

@@ -61,6 +61,7 @@ def claim(text, kind, kinds=KINDS):
         ("a spoon of mayonnaise", "eggs"),
         ("panko", "gluten"),
         ("teriyaki sauce", "soy"),
+        ("Sold in Texas.", "North America"),
     ],
 )
 def test_a_thing_is_of_its_kind(text, kind):
@@ -82,6 +83,7 @@ def test_a_thing_is_of_its_kind(text, kind):
         # WordNet calls the Soviet Union Russia too, and Arabs are people.
         ("offices in Kyiv", "Russia"),
         ("offices in Cairo", "person"),
+        ("brewed in the South of Germany", "North America"),
         ("herbal tea", "caffeine"),
         ("a tea towel", "caffeine"),
         ("roasted eggplant", "egg"),

@@ -57,6 +57,12 @@ def conditions(text, ranges=FIELDS):
         ("soup not over 30 minutes", "not over 30 minutes", ["minutes<=30"]),
         ("soup not under 30 minutes", "not under 30 minutes", ["minutes>=30"]),
         ("soup but not over 30 minutes", "but not over 30 minutes", ["minutes<=30"]),
+        ("soup with a rating of 4 or higher", "with a rating of 4 or higher", ["rating>=4"]),
+        ("soup, rating 4 and up", "rating 4 and up", ["rating>=4"]),
+        # The name of the field beside the number.
+        ("soup under rating 3 with leeks", "under rating 3", ["rating<3"]),
+        ("dogs with a price over 300", "with a price over 300", ["price>300"]),
+        ("laptops for more than 500 price points", "for more than 500 price", ["price>500"]),
         ("films from 1990 on", "from 1990 on", ["year>=1990"]),
         ("films from 1990 on without songs", "from 1990 on", ["year>=1990"]),
         ("films from 1990 on disc", "from 1990", ["year>=1990", "year<=1990"]),
@@ -83,6 +89,7 @@ def test_a_number_becomes_a_condition_on_the_field_that_fits(text, phrase, expec
         "laptops under 500 laptops",
         "films in 1990 or 1991",
         "films 1990",  # no comparison
+        "soup under season 3",  # no field has this name
         "meals for 4 or more people",  # the unit does not follow the number
         "1984",
         "the 7 samurai",

@@ -47,6 +47,9 @@ def tree(text):
         ("books I have not read", "books NOT read"),
         ("films that I've never watched before", "films NOT watched"),
         ("Recipes by Anna which we haven't cooked yet.", "Recipes by Anna NOT cooked"),
+        ("ways to get around without flying", "ways to get around NOT flying"),
+        ("a phone that works without internet", "a phone that works NOT internet"),
+        ("tastes like wine but no fruit in it", "tastes like wine NOT fruit"),
     ],
 )
 def test_known_forms_are_read(text, expected):
@@ -58,6 +61,8 @@ def test_known_forms_are_read(text, expected):
     [
         "duty-free shops",
         "hands-free",
+        "rebel without a cause",
+        "how to tune a guitar without a tuner",
         "free bread",
         "no experience needed",
         "bread",
@@ -92,6 +97,9 @@ def test_other_forms_are_left_alone(text):
         ("desserts not lacking sugar", "desserts AND sugar"),
         ("no breakfast without cheese", "breakfast AND cheese"),
         ("burger, hold the onions", "burger NOT onions"),
+        ("belgian ales, none without sugar", "belgian ales AND sugar"),
+        ("no recipe that lacks garlic", "recipe AND garlic"),
+        ("don't show films without subtitles", "films AND subtitles"),
     ],
 )
 def test_two_negations_cancel_each_other(text, expected):
@@ -151,6 +159,21 @@ def test_what_is_wanted_may_stand_after_what_is_excluded(text, expected):
     reading = read(text)
     for atom, spans in zip(atoms(reading.tree), reading.spans, strict=True):
         assert " ".join(text[start:end].strip() for start, end in spans) == atom.text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nut-free", "everything NOT nut"),
+        ("sugar free please!", "everything NOT sugar"),
+        ("neither poison nor gas", "everything NOT poison NOT gas"),
+        ("NEITHER CATS NOR DOGS, PLEASE", "everything NOT CATS NOT DOGS"),
+        ("duty-free", "duty-free"),
+        ("Neither Wolf nor Dog", "Neither Wolf nor Dog"),  # a title
+    ],
+)
+def test_two_forms_say_only_what_is_not_wanted(text, expected):
+    assert tree(text) == expected
 
 
 def test_a_list_of_what_is_free_of_it_may_stand_alone():

@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.files import package_table
-from boolattn.query.tokens import QUOTED, any_of
+from boolattn.query.tokens import QUOTED, any_of, phrases_of
 from boolattn.query.tree import Not, QueryTree, Where, join_all
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ _VERB = rf"(?:(?:{any_of(_TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
     rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never)|"
-    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:[^\W\d_]+ed\s+)?)?{_VERB}\Z",
+    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:[^\W\d_]+ed\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
 )
-#: Words after a number that ask for less.
-_LESS = ("less", "fewer", "under", "below", "earlier", "older", "before")
+#: Words after a number and "or" that ask for less.
+_LESS = phrases_of(_TABLE["or_less"])
 _COMPARED = "|".join(f"(?P<{name}>{any_of(_TABLE[name])})" for name in _SIGNS.values())
 _FORMS = tuple(
     re.compile(rf"(?<!\w){form}(?!\w)", re.IGNORECASE)
@@ -48,7 +48,7 @@ _FORMS = tuple(
         rf"(?:between|from)\s+{_CURRENCY}{_LOW}\s*(?:and|to|-|–)\s*[$€£]?\s?{_HIGH}{_UNIT}",
         r"(?:in|from|of|during)\s+(?:the\s+)?(?P<decade>(?:1[5-9]|20)?\d0)['’]?s",
         rf"(?:(?:in|from)\s+)?{_CURRENCY}{_LOW}{_UNIT}\s+(?:or|and)\s+"
-        rf"(?P<limit>{'|'.join(_LESS)}|more|over|above|later|newer|after)(?!\s*[$€£\d])",
+        rf"(?P<limit>{any_of(_TABLE['or_less'])}|{any_of(_TABLE['or_more'])})(?!\s*[$€£\d])",
         # "from 2020 on", but not "from 2020 on disc".
         rf"(?:from|since)\s+{_LOW}\s+(?:and\s+)?"
         rf"(?P<limit>onwards?|on(?!\s+(?!(?:{'|'.join(_TABLE['no_units'].split())})\b)\w))",
@@ -56,6 +56,7 @@ _FORMS = tuple(
         r"(?!\s+(?:and|onwards?|or|to)\b|\s?[-–])",
         rf"{_CURRENCY}{_LOW}(?P<limit>\+){_UNIT}",
         rf"(?:{_COMPARED})\s+{_CURRENCY}{_LOW}{_UNIT}",
+        rf"(?:{_COMPARED})\s+(?P<name>[^\W\d_]+)\s+{_LOW}",
     )
 )
 _MONTHS = tuple(_TABLE["months"].split())
@@ -87,7 +88,8 @@ _YEAR_NAMES, _YEAR_WORDS, _TIME_WORDS, _NO_UNITS = (
 )
 #: Characters before a phrase in which words that belong to it are looked for.
 _NEAR = 60
-_LAST_WORD = re.compile(r"([^\W\d_]+)\s+$")
+_NEXT_WORD = re.compile(r"\s+([^\W\d_]+)(?!\w)")
+_LAST_WORD = re.compile(r"([^\W\d_]+)(?:\s+of)?\s+$")
 #: The least that a field must fit by: a unit or an adjective, or its name and its range.
 _LEAST = 2.0
 _FIRST_YEAR, _LAST_YEAR = 1000, 2100
@@ -200,8 +202,13 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
     if name is None or any(value != value for value in phrase.values):
         return None
     name_words = _words_of(name)
+    if (said_name := groups.get("name")) and not _share_word({said_name.lower()}, name_words):
+        return None
     is_used = not word or _is_unit(word) or _share_word({word}, name_words)
     end = match.end() if is_used else match.start("unit")
+    # "under 4% abv".
+    if (after := _NEXT_WORD.match(text, end)) and _share_word({after[1].lower()}, name_words):
+        end = after.end()
     start = match.start()
     # The field's name before it belongs to it: "bought in 2022".
     before = _LAST_WORD.search(text, max(0, start - _NEAR), start)

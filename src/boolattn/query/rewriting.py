@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: What an exclusion alone is read after: "no fish please" is "everything, no fish please".
 EVERYTHING_BUT = "everything "
-_NOT = r"(?:not|never|cannot|can\s?not|[a-z]+n['\u2019]?t)"
+_NOT = r"(?:not|none|never|cannot|can\s?not|[a-z]+n['\u2019]?t)"
 _VERB = r"(?:is|are|was|were|be|been|being|do|does|did|come|comes|made|served)"
 _THAT = rf"(?:,?\s+(?:but|and))?(?:\s+(?:that|which|who))?(?:['\u2019]s|['\u2019]re|\s+{_VERB})?"
 _LACKING = (
@@ -32,9 +32,10 @@ _DOUBLE = re.compile(
 )
 #: "no breakfast without cheese" is one with cheese.
 _NOT_WITHOUT = re.compile(
-    r"\s*(?:no|never|not|i\s+(?:don['\u2019]?t|do\s+not)\s+want)\s+(?:any\s+)?(?P<wanted>[^,;.]+?)\s+"
-    r"(?P<lacking>(?:without|w/o|lacking|(?:that|which|who)\s+(?:do|does|did|is|are|ha[sv]e?)"
-    r"(?:n['\u2019]?t|\s+not)(?:\s+(?:have|contain|include|use))?)\s)[^,;.]+$",
+    r"\s*(?:no|never|not|(?:i\s+|please\s+)?(?:don['\u2019]?t|do\s+not)\s+(?:want|show|give|list|find)"
+    r"(?:\s+me)?)\s+(?:any\s+)?(?P<wanted>[^,;.]+?)\s+"
+    r"(?P<lacking>(?:without|w/o|lacking|(?:that|which|who)\s+(?:lacks?|(?:do|does|did|is|are|ha[sv]e?)"
+    r"(?:n['\u2019]?t|\s+not)(?:\s+(?:have|contain|include|use))?))\s)[^,;.]+$",
     re.IGNORECASE,
 )
 _HOLD = re.compile(r"(?<=[\w,] )hold\s(?=the\s)", re.IGNORECASE)
@@ -67,6 +68,12 @@ _FREE_OF_SEVERAL = re.compile(
     rf"(?P<several>(?:both\s+)?{_ITEM}(?:\s*,\s*(?:(?:and|or)\s+)?{_ITEM}|\s+(?:and|or|&)\s+{_ITEM})+)"
     r"(?<=free)(?(head)|(?:\s+(?P<last_head>[^\W_][^,;.?!]*?))?)[?.!\s]*",
     re.IGNORECASE,
+)
+#: "nut-free please" and "neither soup nor salad" want nothing in particular.
+_END = r"(?:,?\s+please)?[?.!\s]*"
+_FREE_ALONE = re.compile(rf"\s*(?P<several>{_ITEM})(?<=free){_END}", re.IGNORECASE)
+_NEITHER = re.compile(
+    rf"\s*neither\s+(?P<first>[^,;.?!]+?),?\s+nor\s+(?P<second>[^,;.?!]+?){_END}", re.IGNORECASE
 )
 _POLITE = rf"(?:(?:{any_of(WORDS['polite'])})\b[\s,!:.-]*)*"
 _NON_WORDS = rf"(?:{any_of(WORDS['non_words'])})\b"
@@ -118,11 +125,18 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
     """
     if len(text) > _MAX_REORDERED:
         return None
-    if match := _FREE_OF_SEVERAL.fullmatch(text):
+    if (match := _NEITHER.fullmatch(text)) and (text.isupper() or text.islower()):
+        pieces = [
+            (EVERYTHING_BUT + "without ", match.span("first")),
+            (" or ", match.span("second")),
+        ]
+        return _moved(text, pieces)
+    if match := _FREE_OF_SEVERAL.fullmatch(text) or _FREE_ALONE.fullmatch(text):
         start, end = match.span("several")
         items = [item.span() for item in _LACKED_WORD.finditer(text, start, end)]
-        name = "head" if match["head"] else "last_head"
-        first = ("", match.span(name)) if match[name] else (EVERYTHING_BUT.strip(), (0, 0))
+        names = match.groupdict()
+        name = "head" if names.get("head") else "last_head"
+        first = ("", match.span(name)) if names.get(name) else (EVERYTHING_BUT.strip(), (0, 0))
         others = [(" or " if n else " without ", span) for n, span in enumerate(items)]
         return _moved(text, [first, *others])
     match = _EXCLUDED_FIRST.fullmatch(text)
@@ -209,6 +223,11 @@ _FORMS = tuple(
         r"(?!but\b|.*(?<!that\s)(?<!which\s)\b(?:am|are|ask|be|if|is|me|or|was|were|why)\s+not\b)"
         rf"\s*{_REST}(?:,|\s+-)?\s+(?:but\s+)?(?:(?:that|which)\s+(?:is|are)\s+)?not\s+"
         rf"{_PREPOSITION}\s+(?:(?:an?|any|the)\s+)?(?P<negated>[^,;.!?]+?)",
+        # "ways to get around without flying", "tastes like wine but no fruit in it".
+        rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
+        r"(?!.*\bhow\b)\s*(?P<positive>[^\W_][^,;.!?]*?\b(?:to|that|which|who|(?:i|you|we)\s+can)\s+"
+        r"[a-z][^,;.!?]*?)\s+without\s+(?P<negated>[^,;.!?]+?)",
+        rf"\s*{_REST},?\s+but\s+(?:with\s+)?(?:no|without)\s+(?P<negated>[^,;.!?]+?)(?:\s+in\s+(?:it|them))?",
         # "books I have not read yet".
         rf"(?!how\b|if\b|wh\w+\b)\s*{_REST},?\s+(?:(?:that|which)\s+)?(?:i|we)\s*"
         r"(?:(?:\s(?:have|had|did)|['\u2019]ve)(?:\s+not|n['\u2019]?t)|(?:(?:\s(?:have|had)|['\u2019]ve)\s+|\s)never)\s+"

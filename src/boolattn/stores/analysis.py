@@ -34,6 +34,8 @@ _FILLER = """
     article articles countries country dish dishes film films meal meals movie movies paper papers
     program programs recipe recipes
 """
+#: Words that never say anything, even where nothing else stands beside them.
+_PRONOUNS = "have he her him his i its me my one ones our she them their they us we who you your"
 _TERM = re.compile(r"[^\W_]+")
 #: Scripts written without spaces: each character becomes a word.
 _UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])")
@@ -85,18 +87,20 @@ def analyzer() -> Analyzer:
 
 
 def operand_terms(text: str) -> list[str]:
-    """Return the words of an operand that say what it is about; all, where none does.
+    """Return the words of an operand that say what it is about; the others, where none does.
 
-    >>> operand_terms("recipes with something sweet"), operand_terms("something")
-    (['sweet'], ['someth'])
+    >>> operand_terms("recipes with something sweet"), operand_terms("something you have to eat")
+    (['sweet'], ['someth', 'eat'])
     """
     terms = terms_of(text)
-    return [term for term in terms if term not in _filler()] or terms
+    for empty in (_PRONOUNS, _FILLER):
+        terms = [term for term in terms if term not in _words_of(empty)] or terms
+    return terms
 
 
 @cache
-def _filler() -> frozenset[str]:
-    return frozenset(terms_of(_FILLER))
+def _words_of(text: str) -> frozenset[str]:
+    return frozenset(terms_of(text))
 
 
 def terms_of(text: str) -> list[str]:
