@@ -37,7 +37,7 @@ $(VENV)/.pip: requirements-pip.lock | $(BIN)/python
 	touch $@
 
 # What the demo runs: no PyTorch.
-$(SEARCH): $(LOCKS) pyproject.toml | $(VENV)/.pip
+$(SEARCH): $(LOCKS) pyproject.toml setup.py $(wildcard src/boolattn/models/*/*.xz) | $(VENV)/.pip
 	@echo 'installing into $(VENV)'
 	$(LOCKED) -r requirements-demo.lock
 	$(PIP) --no-deps --no-build-isolation -e .

@@ -1,6 +1,7 @@
 """What is installed: the wheel's files, a start from another folder, the container's steps."""
 
 import json
+import lzma
 import os
 import re
 import subprocess
@@ -26,9 +27,17 @@ DOCUMENTS = [
 
 
 def data_files():
-    """The files of the package that are not code."""
-    found = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.is_file())
-    return [p for p in found if p.suffix not in (".py", ".pyc") and "__pycache__" not in p.parts]
+    """The files of the package that are not code; what the repository packs stays behind."""
+    others = (".py", ".pyc", ".xz")
+    files = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.is_file())
+    return [p for p in files if p.suffix not in others and "__pycache__" not in p.parts]
+
+
+def test_weights_are_unpacked_as_they_were_packed():
+    packed = [*PACKAGE.glob("models/*/*.xz")]
+    assert len(packed) == 3
+    for path in packed:
+        assert path.with_suffix("").read_bytes() == lzma.decompress(path.read_bytes())
 
 
 def test_the_wheel_names_every_file_that_is_not_code():
@@ -62,7 +71,7 @@ def test_the_container_runs_as_another_user_and_knows_its_health():
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     kept = {line[1:] for line in ignored if line.startswith("!")}
     # What a build of the package needs is not ignored.
-    assert {"pyproject.toml", "README.md", "LICENSE", "src", "requirements-search.lock"} == kept
+    assert {"pyproject.toml", "setup.py", "README.md", "LICENSE", "src", "requirements-search.lock"} == kept
     assert all((ROOT / name).exists() for name in kept)
 
 
@@ -79,7 +88,7 @@ def run(command, folder, **variables):
 def test_a_wheel_has_everything_and_runs_from_another_folder(tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
     source = tmp_path / "source"
-    names = ("pyproject.toml", "README.md", "LICENSE", "src")
+    names = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "src")
     source.mkdir()
     run(["cp", "-r", *(str(ROOT / name) for name in names), str(source)], tmp_path)
     run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", "w", str(source)], tmp_path)
