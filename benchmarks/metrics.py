@@ -34,7 +34,7 @@ SHARED = {
     "ndcg@10": "ndcg@10",
     "r_precision": "r-precision",
 }
-_RELEVANT, _EXCLUDED, _PARTIAL = 20, 10, 60
+_RELEVANT, _EXCLUDED = 20, 10
 
 
 def make(n_queries: int, depth: int, n_documents: int) -> tuple[Ranking, Judgements]:
@@ -49,12 +49,10 @@ def make(n_queries: int, depth: int, n_documents: int) -> tuple[Ranking, Judgeme
         ]
 
     relevant = half_returned(_RELEVANT)
-    others = [
-        [one - right for one, right in zip(half_returned(size), relevant, strict=True)]
-        for size in (_EXCLUDED, _PARTIAL)
-    ]
+    pairs = zip(half_returned(_EXCLUDED), relevant, strict=True)
+    excluded = [one - right for one, right in pairs]
     queries = tuple(Query(id=f"q{i}", text="", gold=frozenset()) for i in range(n_queries))
-    sets = (RowSets.of(one) for one in (relevant, *others))
+    sets = (RowSets.of(one) for one in (relevant, excluded))
     return Ranking.of(lists), Judgements(queries, n_documents, *sets)
 
 

@@ -15,8 +15,6 @@ def test_queries_without_a_relevant_document_are_left_out(queries):
     assert judgements.n_documents == 6
     assert judgements.relevant[0].tolist() == [0, 1]
     assert judgements.excluded[0].tolist() == [2, 3]
-    # Document 9 is not in the corpus.
-    assert judgements.partial[1].tolist() == [5]
 
 
 def test_properties_of_the_queries(queries):
@@ -36,13 +34,10 @@ def test_wordings_are_seen_or_unseen():
     assert [info.wording for info in infos] == ["seen", "unseen", "", ""]
 
 
-def test_a_relevant_document_is_neither_excluded_nor_partial():
-    query = Query(
-        id="q", text="", gold=frozenset("1"), excluded=frozenset("12"), partial=frozenset("13")
-    )
+def test_a_relevant_document_is_not_excluded():
+    query = Query(id="q", text="", gold=frozenset("1"), excluded=frozenset("12"))
     judgements = Judgements.of([query], ROWS)
     assert judgements.excluded[0].tolist() == [2]
-    assert judgements.partial[0].tolist() == [3]
 
 
 def test_a_corpus_without_relevant_documents_is_refused(queries):

@@ -16,10 +16,10 @@ from boolattn.evaluation.ranking import Ranking
 from tests.evaluation.conftest import ROWS
 
 
-def judgements_of(relevant, excluded=(), partial=(), n_documents=20) -> Judgements:
+def judgements_of(relevant, excluded=(), n_documents=20) -> Judgements:
     """Judgements of one query."""
     query = Query(id="q", text="", gold=frozenset())
-    sets = (RowSets.of([one]) for one in (relevant, excluded, partial))
+    sets = (RowSets.of([one]) for one in (relevant, excluded))
     return Judgements((query,), n_documents, *sets)
 
 
@@ -72,26 +72,24 @@ def test_metrics_of_excluded_documents_by_hand(metric, ranked, expected):
         ([1, 2, 7, 8], 0),
         ([7, 8, 1, 2], 1),
         ([7, 1, 8, 2], 3 / 4),
-        # 2 is not returned: both partial matches rank before it.
+        # 2 is not returned: both excluded documents rank before it.
         ([1, 7, 8], 1 / 2),
         # Neither 2 nor 8 is returned: 7 ranks before 2, and 8 counts one half.
         ([1, 7], (1 + 1 / 2) / 4),
         ([], 1 / 2),
     ],
 )
-def test_partial_and_excluded_before_full_by_hand(ranked, expected):
-    found = value("partial_before_full", ranked, relevant={1, 2}, partial={7, 8}, excluded={3})
-    assert found == pytest.approx(expected)
-    found = value("excluded_before_full", ranked, relevant={1, 2}, partial={3}, excluded={7, 8})
+def test_excluded_before_full_by_hand(ranked, expected):
+    found = value("excluded_before_full", ranked, relevant={1, 2}, excluded={7, 8})
     assert found == pytest.approx(expected)
 
 
 def test_pairs_are_read_from_the_first_thousand_results():
     ranked = [*range(100, 1100), 1, 7]
     ranking = Ranking.of([ranked])
-    judgements = judgements_of({1}, partial={7}, n_documents=2000)
-    names = ["partial_before_full", "recall@1002"]
-    assert measure(ranking, judgements, names)["partial_before_full"] == [0.5]
+    judgements = judgements_of({1}, {7}, n_documents=2000)
+    names = ["excluded_before_full", "recall@1002"]
+    assert measure(ranking, judgements, names)["excluded_before_full"] == [0.5]
 
 
 def test_undefined_metrics_are_nan():
@@ -100,13 +98,12 @@ def test_undefined_metrics_are_nan():
     assert undefined == {
         "leak",
         "violations@10",
-        "partial_before_full",
         "excluded_before_full",
     }
 
 
 def test_without_relevant_documents_their_metrics_are_nan():
-    values = measure(Ranking.of([[1, 5]], 20), judgements_of((), {5}, {7}))
+    values = measure(Ranking.of([[1, 5]], 20), judgements_of((), {5}))
     known = {name: value[0] for name, value in values.items() if not np.isnan(value[0])}
     assert known == {"leak": 0, "violations@10": 0.1}
 
@@ -176,7 +173,7 @@ def test_random_rankings_have_the_metrics_of_ranx():
     ranked = [rng.permutation(n_documents)[:length].tolist() for length in lengths]
     queries = tuple(Query(id=f"q{i:02}", text="", gold=frozenset()) for i in range(n_queries))
     empty = RowSets.of([()] * n_queries)
-    judgements = Judgements(queries, n_documents, RowSets.of(relevant), empty, empty)
+    judgements = Judgements(queries, n_documents, RowSets.of(relevant), empty)
 
     names = ["recall@5", "recall@20", "recall@100", "mrr@10", "ndcg@10", "ndcg@100", "r_precision"]
     ours = measure(Ranking.of(ranked, depth), judgements, names)

@@ -40,14 +40,6 @@ def test_all_groups_and_no_empty_column(results):
     assert "violations" not in text
 
 
-def test_a_narrow_terminal_gets_fewer_columns(results):
-    text = split_table(results, 60)
-    assert max(map(len, text.splitlines()[1:])) <= 60
-    assert "@100" in text
-    assert "leak" in text
-    assert "@50" not in text
-
-
 def test_marks_of_better_and_worse_depend_on_the_metric(results):
     many = replace(
         results,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import sys
 import time
 from collections import Counter, defaultdict
 from dataclasses import asdict
@@ -158,10 +156,9 @@ def _show(splits: Mapping[str, Sequence[Results]], *, is_domains: bool, as_json:
         [first], *_ = splits.values()
         print_json({"system": first.system, "gate": first.gate, "splits": means}, indent=2)
     else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else tables.WIDTH
         for systems in splits.values():
             table = tables.domains_table(systems) if is_domains else None
-            click.echo(f"{table or tables.split_table(systems[0], width)}\n")
+            click.echo(f"{table or tables.split_table(systems[0])}\n")
 
 
 def _measure(

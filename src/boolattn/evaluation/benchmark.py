@@ -71,15 +71,13 @@ class QueryInfo:
 class Judgements:
     """Judged documents of queries, as rows of a corpus.
 
-    ``partial`` documents match some but not all
-    operands of an AND. ``undecided`` ones are taken out of a ranking before it is measured.
+    ``undecided`` ones are taken out of a ranking before it is measured.
     """
 
     queries: tuple[Query, ...]
     n_documents: int
     relevant: RowSets
     excluded: RowSets
-    partial: RowSets
     undecided: RowSets = field(default_factory=RowSets)
 
     @classmethod
@@ -87,7 +85,7 @@ class Judgements:
         """Look up the rows of the queries' documents, by the ids of the corpus.
 
         A query without a relevant document in the corpus is left out. A relevant document counts
-        neither as excluded nor as a partial match.
+        as nothing else.
         """
         usable = tuple(query for query in queries if not rows.keys().isdisjoint(query.gold))
         if not usable:
@@ -98,7 +96,6 @@ class Judgements:
         kinds = (
             (query.gold for query in usable),
             (query.excluded - query.gold for query in usable),
-            (query.partial - query.gold for query in usable),
             (query.undecided - query.gold for query in usable),
         )
         sets = (
@@ -108,11 +105,6 @@ class Judgements:
 
     def __len__(self) -> int:
         return len(self.relevant)
-
-    @property
-    def sets(self) -> tuple[RowSets, RowSets, RowSets]:
-        """Relevant, excluded and partly matching documents."""
-        return self.relevant, self.excluded, self.partial
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

@@ -34,12 +34,11 @@ DEFAULT_METRICS = (
     "mrecall@100",
     "leak",
     "violations@10",
-    "partial_before_full",
     "excluded_before_full",
 )
 #: Metrics of which a lower value is better.
-LOWER_IS_BETTER = frozenset({"leak", "violations", "partial_before_full", "excluded_before_full"})
-#: Depth of the metrics over pairs of documents: the same for all systems.
+LOWER_IS_BETTER = frozenset({"leak", "violations", "excluded_before_full"})
+#: Depth of the metric over pairs of documents: the same for all systems.
 PAIRS_DEPTH = 1000
 
 
@@ -64,11 +63,10 @@ class JudgedSet:
 
 
 class JudgedRanking(NamedTuple):
-    """Rankings, with the relevant, excluded and partly matching documents in them."""
+    """Rankings, with the relevant and excluded documents in them."""
 
     relevant: JudgedSet
     excluded: JudgedSet
-    partial: JudgedSet
 
 
 def judge(ranking: Ranking, judgements: Judgements, depth: int) -> JudgedRanking:
@@ -76,21 +74,20 @@ def judge(ranking: Ranking, judgements: Judgements, depth: int) -> JudgedRanking
     rows, size = ranking.rows[:, :depth], judgements.n_documents
     if len(wrong := rows[(rows >= size) | (rows < -1)]):
         raise DataError(f"the ranking has row {wrong[0]}, but the corpus has {size} documents")
-    # One bit for each set, in one table for all queries; the last entry is that of padding.
+    # 1 is relevant, 2 excluded, in one table for all queries; the last entry is that of padding.
+    both = (judgements.relevant, judgements.excluded)
     table = np.zeros(size + 1, dtype=np.uint8)
     marks = np.zeros(rows.shape, dtype=np.uint8)
     for query, ranked in enumerate(rows):
-        for bit, sets in enumerate(judgements.sets):
-            table[sets[query]] |= np.uint8(1 << bit)
+        table[both[1][query]], table[both[0][query]] = 2, 1
         marks[query] = table[ranked]
         hits = ranked[marks[query] > 0].tolist()
         if repeated := [row for row, n in Counter(hits).items() if n > 1]:
             name = judgements.ids[query]
             raise DataError(f"the ranking of query {name!r} has document row {repeated[0]} twice")
-        for sets in judgements.sets:
+        for sets in both:
             table[sets[query]] = 0
-    sizes = (sets.sizes for sets in judgements.sets)
-    return JudgedRanking(*(JudgedSet(marks >> bit & 1 > 0, n) for bit, n in enumerate(sizes)))
+    return JudgedRanking(*(JudgedSet(marks == mark, both[mark - 1].sizes) for mark in (1, 2)))
 
 
 def recall(judged: JudgedRanking, k: int) -> Floats:
@@ -142,22 +139,22 @@ def violations(judged: JudgedRanking, k: int) -> Floats:
     return np.where(judged.excluded.n > 0, judged.excluded.within(k) / k, np.nan)
 
 
-def partial_before_full(judged: JudgedRanking) -> Floats:
-    """Share of (relevant, partial match) pairs in which the partial match is ranked higher.
-
-    0 is best, 0.5 is chance. Only the first 1,000 results are read: a document among them ranks
-    before every document that is not, and a pair of two that are not counts one half. Undefined
-    for a query without partial matches.
-    """
-    return _before_relevant(judged.relevant, judged.partial)
-
-
 def excluded_before_full(judged: JudgedRanking) -> Floats:
     """Share of (relevant, excluded) pairs in which the excluded document is ranked higher.
 
-    As :func:`partial_before_full`. Unlike the leak it does not fall when a system finds neither.
+    0 is best, 0.5 is chance. Only the first 1,000 results are read: a document among them ranks
+    before every document that is not, and a pair of two that are not counts one half. Undefined
+    for a query that excludes nothing. Unlike the leak it does not fall when a system finds neither.
     """
-    return _before_relevant(judged.relevant, judged.excluded)
+    relevant, excluded = judged
+    depth = min(PAIRS_DEPTH, relevant.is_at.shape[1])
+    # Counting up to and including the rank itself is safe: no document is in both sets.
+    running = excluded.running[:, 1 : depth + 1]
+    n_before = np.einsum("qd,qd->q", relevant.is_at[:, :depth], running, dtype=np.int64)
+    n_returned = excluded.within(depth)
+    n_missing = relevant.n - relevant.within(depth)
+    missing = n_missing * (n_returned + (excluded.n - n_returned) / 2)
+    return _share(n_before + missing, relevant.n * excluded.n)
 
 
 def pairwise(judged: JudgedRanking) -> Floats:
@@ -174,25 +171,13 @@ def pairwise(judged: JudgedRanking) -> Floats:
     return np.repeat(is_right.reshape(-1, 2).all(axis=1), 2).astype(np.float64)
 
 
-def _before_relevant(relevant: JudgedSet, others: JudgedSet) -> Floats:
-    depth = min(PAIRS_DEPTH, relevant.is_at.shape[1])
-    # Counting up to and including the rank itself is safe: no document is in both sets.
-    running = others.running[:, 1 : depth + 1]
-    n_before = np.einsum("qd,qd->q", relevant.is_at[:, :depth], running, dtype=np.int64)
-    n_returned = others.within(depth)
-    n_missing = relevant.n - relevant.within(depth)
-    missing = n_missing * (n_returned + (others.n - n_returned) / 2)
-    return _share(n_before + missing, relevant.n * others.n)
-
-
 #: Metrics with a cut-off, written ``name@k``.
 WITH_CUTOFF: Mapping[str, Callable[[JudgedRanking, int], Floats]] = {
     metric.__name__: metric for metric in (recall, mrr, ndcg, mrecall, violations)
 }
 #: Metrics without a cut-off.
 WITHOUT_CUTOFF: Mapping[str, Callable[[JudgedRanking], Floats]] = {
-    metric.__name__: metric
-    for metric in (r_precision, leak, partial_before_full, excluded_before_full, pairwise)
+    metric.__name__: metric for metric in (r_precision, leak, excluded_before_full, pairwise)
 }
 
 

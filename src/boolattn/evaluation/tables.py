@@ -11,21 +11,13 @@ if TYPE_CHECKING:
 
     from boolattn.evaluation.results import Comparison, Results
 
-#: Width where there is no terminal.
-WIDTH = 130
-# Short headings, and metrics that a narrow terminal leaves out, in this order.
-_HEADINGS = {"partial_before_full": "part<full", "excluded_before_full": "excl<full"}
-_OPTIONAL = ("recall@50", "recall@1000", "mrecall@100", "violations@10", "mrr@10", "ndcg@10")
-# Significance level at which a difference is marked.
+#: Significance level at which a difference is marked.
 _LEVEL = 0.05
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 
-def split_table(results: Results, width: int = WIDTH) -> str:
-    """Return the means of one split: all queries, then each grouping.
-
-    Empty columns are left out, and those that do not fit the width.
-    """
+def split_table(results: Results) -> str:
+    """Return the means of one split: all queries, then each grouping; no empty columns."""
     gate = f", gate: {results.gate}" if results.gate else ""
     title = (
         f"{results.label}{gate} on {results.dataset}, {results.split}: "
@@ -39,17 +31,12 @@ def split_table(results: Results, width: int = WIDTH) -> str:
             prefix = "" if grouping == "template" else f"{grouping}: "
             groups |= {prefix + name: group for name, group in named.items()}
     shown = [name for name, value in results.overall.means.items() if not math.isnan(value)]
-    optional = [name for name in _OPTIONAL if name in shown]
-    while True:
-        heads = ["", "n", *(_HEADINGS.get(name, name.replace("recall@", "R@")) for name in shown)]
-        rows = [
-            [name, f"{group.n:,}", *(short(group.means[metric]) for metric in shown)]
-            for name, group in groups.items()
-        ]
-        text = aligned(heads, rows)
-        if not optional or len(text.partition("\n")[0]) <= width:
-            return f"{title}\n\n{text}"
-        shown.remove(optional.pop(0))
+    heads = [re.sub("^recall", "R", name.replace("_before_", "<")) for name in shown]
+    rows = [
+        [name, f"{group.n:,}", *(short(group.means[metric]) for metric in shown)]
+        for name, group in groups.items()
+    ]
+    return f"{title}\n\n{aligned(['', 'n', *heads], rows)}"
 
 
 def domains_table(systems: Sequence[Results]) -> str:

@@ -20,7 +20,7 @@ from boolattn.evaluation.benchmark import Judgements
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import write_run
 from boolattn.evaluation.results import results_of
-from boolattn.files import atomic_file, require
+from boolattn.files import atomic_file
 from boolattn.reproduction.requests import (
     data_fingerprint,
     encoder_fingerprint,
@@ -76,7 +76,6 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
 
     Several processes may do the same request: none repeats what another has begun.
     """
-    require("significance", ("scipy",), "evaluate")
     finished, to_do = plan(request, paths)
     for run in to_do:
         run.check()
