@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation import figures
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file, package_table
 from boolattn.reproduction.requests import RunRequest
-from boolattn.reproduction.runs import Run, RunKey, make_tables, registry
+from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
+from boolattn.settings import build
 from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
@@ -26,62 +23,26 @@ if TYPE_CHECKING:
 
     Progress = Callable[[str], None]
 
-OURS = "ours"
 #: Marks of p values below a level.
-MARKS = {0.001: " ‡", 0.05: " †", 2.0: ""}
-
-
-@dataclass(frozen=True)
-class Reported:
-    """One row of a table: values by metric, and who reports them ("ours", "paper").
-
-    ``spread`` is the standard deviation over several seeds, ``p_values`` those of the paired
-    randomisation test over queries, ``tested`` the two systems in words.
-    """
-
-    label: str
-    who: str
-    values: Mapping[str, float]
-    note: str = ""
-    spread: Mapping[str, float] = field(default_factory=dict)
-    p_values: Mapping[str, float] = field(default_factory=dict)
-    tested: str = ""
-
-    def cell(self, metric: str) -> str:
-        """Write a value with its spread and the mark of its test."""
-        text = short(self.values.get(metric, float("nan")))
-        if metric in self.spread:
-            text += f" ±{short(self.spread[metric])}"
-        p_value = self.p_values.get(metric, 1.0)
-        return text + next(mark for level, mark in MARKS.items() if p_value < level)
+_MARKS = {0.001: " ‡", 0.05: " †", 2.0: ""}
 
 
 @dataclass(frozen=True)
 class Target:
     """A table or figure of the paper: its columns and rows, and our systems for it."""
 
-    name: str
     title: str
     on: str
     metrics: Sequence[str]
     systems: Sequence[str]
-    against: Mapping[str, str]  # The system that each of ours is tested against
-    rows: Sequence[Reported]
+    rows: Sequence[Mapping[str, Any]]  # label, who reports it, and a value for each metric
+    against: Mapping[str, str] = field(default_factory=dict)  # what each of ours is tested against
 
 
-@lru_cache(maxsize=1)
 def targets() -> dict[str, Target]:
     """Read ``paper.toml``."""
-    read = {}
-    for name, table in package_table("boolattn.reproduction", "paper.toml").items():
-        rows = [
-            Reported(
-                row["label"], row["who"], dict(zip(table["metrics"], row["values"], strict=True))
-            )
-            for row in table["rows"]
-        ]
-        read[name] = Target(**{"against": {}, **table, "name": name, "rows": rows})
-    return read
+    tables = package_table("boolattn.reproduction", "paper.toml")
+    return {name: build(Target, values, source="paper.toml") for name, values in tables.items()}
 
 
 def reproduce(
@@ -90,7 +51,7 @@ def reproduce(
     """Do the runs of a table or figure that are not finished; return it in Markdown.
 
     With ``stored`` nothing is run: the finished runs below that folder are shown. Writes
-    ``<name>.json``, ``<name>.md`` and of a figure ``<name>.png`` beside the folder of runs.
+    ``<name>.md`` and of a figure ``<name>.png`` beside the folder of runs.
     """
     from boolattn.reproduction.execution import run_all
 
@@ -103,7 +64,20 @@ def reproduce(
         key = f"{request.datasets[0]}/{request.encoders[0]}"
         raise MissingDataError(f"{stored or paths.runs} has no run of {name} in {key}")
     [table] = make_tables(map(Run.load, finished))
-    text = _write_target(targets()[name], table, out, progress)
+    is_figure, target = name == "figure3", targets()[name]
+    body = _by_template(table) if is_figure else _compared(target, table)
+    text = f"**{target.title}**\n\n{body}\n\nThe paper's rows are for {target.on}."
+    if table.dataset.name not in ("quest", "boolquestions"):
+        text += f" Ours are for {table.dataset.label} and must not be compared with them: "
+        text += "only rows of one data set can be."
+    with atomic_file(out / f"{name}.md") as handle:
+        handle.write(text + "\n")
+    if is_figure:
+        averaged = [line.averaged(table.splits[-1]) for line in table.lines]
+        try:
+            figures.save(figures.by_template(averaged), out / f"{name}.png")
+        except MissingDataError as error:
+            progress(str(error))
     keys, missing = set(map(RunKey.of, finished)), dict[str, list[str]]()
     for run in runs:
         if run.key not in keys:
@@ -112,49 +86,41 @@ def reproduce(
     return text + (f"\n\nNot run: {'; '.join(names)}." if names else "")
 
 
-def _write_target(target: Target, table: LineTable, out: Path, progress: Progress) -> str:
-    ours = [
-        _reported(target, table, line, split)
-        for split in table.splits
+def _compared(target: Target, table: LineTable) -> str:
+    """Lay out the paper's rows and ours, each tested over the seeds that both systems have."""
+    rows = [[r["label"], r["who"], *map(short, r["values"]), target.on] for r in target.rows]
+    pairs: dict[str, None] = {}
+    for split in table.splits:
+        for line in (line for line in table.lines if split in line.rows):
+            base = table.find(target.against.get(line.system, ""))
+            # A metric of some queries, like "mrr@10 not", is not tested.
+            metrics = [metric for metric in target.metrics if " " not in metric]
+            tests = line.compare(base, split, metrics)
+            if base and tests:
+                pairs[f"{line.label} ({line.gate}) against {base.label} ({base.gate})"] = None
+            p_values = (tests[m].p_value if m in tests else 1.0 for m in target.metrics)
+            marks = [next(_MARKS[level] for level in _MARKS if p < level) for p in p_values]
+            cells = [mean_and_deviation(line.means(split, metric)) for metric in target.metrics]
+            queries = f"{table.dataset.label}, {table.dataset.splits[split]}"
+            seeds = ", ".join(map(str, line.rows[split]))
+            note = f"{table.encoder_label}, {queries}; seeds {seeds}; operator labels: {line.gate}"
+            marked = (cell + mark for cell, mark in zip(cells, marks, strict=True))
+            rows.append([line.label, "ours", *marked, note])
+    heads = [metric.replace("recall@", "R@").replace("mrr@10 ", "") for metric in target.metrics]
+    text = markdown(["system", "source", *heads, "on"], rows)
+    test = "paired randomisation test over queries, values averaged over the seeds of both"
+    return text + (f"\n\n† p < .05, ‡ p < .001 ({test}): {'; '.join(pairs)}." if pairs else "")
+
+
+def _by_template(table: LineTable) -> str:
+    rows = [
+        [line.label, line.gate, split, f"`{name}`", str(group.n), short(group.means["recall@100"])]
         for line in table.lines
-        if split in line.rows
+        for split in line.rows
+        for name, group in line.averaged(split).by("template").items()
     ]
-    rows, is_figure = [*target.rows, *ours], target.name == "figure3"
-    body = _by_template(table) if is_figure else _rows_table(target, rows)
-    text = f"**{target.title}**\n\n{body}\n\n{_note(target, table, ours)}"
-    written = {"target": target.name, "title": target.title, "paper_on": target.on}
-    plain = json.loads(json.dumps([asdict(row) for row in rows]), parse_constant=lambda _: None)
-    written_text = json.dumps({**written, "rows": plain}, indent=1, ensure_ascii=False)
-    for ending, content in (("json", written_text), ("md", text)):
-        with atomic_file(out / f"{target.name}.{ending}") as handle:
-            handle.write(content + "\n")
-    if is_figure:
-        averaged = [line.averaged(table.splits[-1]) for line in table.lines]
-        try:
-            figures.save(figures.by_template(averaged), out / f"{target.name}.png")
-        except MissingDataError as error:
-            progress(str(error))
-    return text
-
-
-def _reported(target: Target, table: LineTable, line: Line, split: str) -> Reported:
-    """Return the row of a line, tested against another over the seeds that both have."""
-    means = {metric: line.means(split, metric) for metric in target.metrics}
-    base = table.find(target.against.get(line.system, ""))
-    # A metric of some queries, like "mrr@10 not", is not tested.
-    compared = line.compare(base, split, [metric for metric in means if " " not in metric])
-    names = [f"{tested.label} ({tested.gate})" for tested in (line, base) if tested]
-    queries = f"{table.dataset.label}, {table.dataset.splits[split]}"
-    seeds = ", ".join(map(str, line.rows[split]))
-    return Reported(
-        line.label,
-        OURS,
-        {metric: round(float(np.mean(v)), 5) if v else np.nan for metric, v in means.items()},
-        f"{table.encoder_label}, {queries}; seeds {seeds}; operator labels: {line.gate}",
-        {metric: float(np.std(v, ddof=1)) for metric, v in means.items() if len(v) > 1},
-        {metric: comparison.p_value for metric, comparison in compared.items()},
-        " against ".join(names) if compared else "",
-    )
+    columns = ["system", "operator labels", "queries", "template", "n", "Recall@100"]
+    return markdown(columns, rows)
 
 
 def make_request(
@@ -188,32 +154,3 @@ def make_request(
         sources={owner: folder} if folder else {},
         **more,
     )
-
-
-def _rows_table(target: Target, rows: Sequence[Reported]) -> str:
-    heads = [metric.replace("recall@", "R@").replace("mrr@10 ", "") for metric in target.metrics]
-    cells = [
-        [row.label, row.who, *map(row.cell, target.metrics), row.note or target.on] for row in rows
-    ]
-    return markdown(["system", "source", *heads, "on"], cells)
-
-
-def _by_template(table: LineTable) -> str:
-    rows = [
-        [line.label, line.gate, split, f"`{name}`", str(group.n), short(group.means["recall@100"])]
-        for line in table.lines
-        for split in line.rows
-        for name, group in line.averaged(split).by("template").items()
-    ]
-    columns = ["system", "operator labels", "queries", "template", "n", "Recall@100"]
-    return markdown(columns, rows)
-
-
-def _note(target: Target, table: LineTable, ours: Sequence[Reported]) -> str:
-    note = f"The paper's rows are for {target.on}."
-    if table.dataset.name not in ("quest", "boolquestions"):
-        note += f" Ours are for {table.dataset.label} and must not be compared with them: "
-        note += "only rows of one data set can be."
-    pairs = "; ".join(dict.fromkeys(row.tested for row in ours if row.tested))
-    test = "paired randomisation test over queries, values averaged over the seeds of both"
-    return note + (f" † p < .05, ‡ p < .001 ({test}): {pairs}." if pairs else "")
