@@ -8,8 +8,6 @@ import re
 import shutil
 import sys
 import time
-from contextlib import suppress
-from itertools import cycle, groupby
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,18 +16,15 @@ from click import IntRange, option, style
 from boolattn import STARTED
 from boolattn.cli import json_option, note, plural, print_json, quiet_libraries
 from boolattn.errors import BoolattnError, ConfigError, QuerySyntaxError
-from boolattn.files import cache_folder
 from boolattn.stores.filters import known_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from boolattn.search import Hit, Searcher, SearchResult
 
     #: Shows the result of a query, with its number and when it was asked.
     Printer = Callable[[SearchResult, int, float], None]
-    #: Start and end of a part of a text, and its style.
-    StyledSpan = tuple[int, int, dict[str, Any]]
 
 #: What names an index.
 ADDRESS_HELP = (
@@ -38,8 +33,6 @@ ADDRESS_HELP = (
 )
 index_argument = click.argument("index", metavar="ADDRESS", help=ADDRESS_HELP)
 model_option = option("--model", help="Default: the model named by the index.")
-#: Queries that the prompt remembers.
-_HISTORY = 1000
 FORMATS = ("table", "csv", "jsonl", "trec")
 BASE_FIELDS = ("query", "rank", "score", "id", "title", "text", "passage", "verdict", "why")
 _DEFAULT = BASE_FIELDS[:6]
@@ -47,7 +40,6 @@ _DEFAULT = BASE_FIELDS[:6]
 SNIPPET, _BEFORE = 160, 40
 _LEFT_OUT = 5  # documents left out that are named
 _OPERATORS = {"AND": "green", "OR": "cyan", "NOT": "red"}
-_OPERANDS = ("yellow", "blue", "magenta", "cyan", "green")
 
 
 @click.command()
@@ -116,30 +108,20 @@ def search(index: str, query: tuple[str, ...], k: int, **options: Any) -> None:
 
 
 def queries() -> Iterator[str]:
-    """Return the queries that are typed at a prompt, with a history, or the lines of stdin."""
+    """Return the queries that are typed at a prompt, or the lines of stdin."""
     if not sys.stdin.isatty():
         yield from (line.strip() for line in sys.stdin if line.strip())
         return
-    import readline
+    import readline  # noqa: F401 - arrows edit a line and bring back the last ones
 
-    path = cache_folder() / "queries"
-    with suppress(OSError):
-        readline.read_history_file(path)
+    # Where results go to a file, the prompt does not.
+    prompt = "search> " if sys.stdout.isatty() else ""
     try:
-        while True:
-            # Where results go to a file, the prompt does not.
-            text = input("search> " if sys.stdout.isatty() else "").strip()
-            if text.lower() in ("quit", "exit"):
-                return
+        while (text := input(prompt).strip()).lower() not in ("quit", "exit"):
             if text:
                 yield text
     except (EOFError, KeyboardInterrupt):
         note("")
-    finally:
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            readline.set_history_length(_HISTORY)
-            readline.write_history_file(path)
 
 
 def open_index(
@@ -202,7 +184,7 @@ def _value(result: SearchResult, hit: Hit, rank: int, name: str) -> Any:  # noqa
 
 def _print(result: SearchResult, fields: list[str], k: int, start: float, *, explain: bool) -> None:
     """Print the parsed query to stderr and the results to stdout."""
-    note(_coloured_query(result))
+    note(_printable(result.query))
     search_modes = ["by words and meaning"] * result.hybrid
     search_modes += ["what is excluded is left out"] * result.strict_not
     if not result.is_composed:
@@ -279,30 +261,13 @@ def _snippet(result: SearchResult, hit: Hit) -> str:
     marked = result.highlights(hit)
     if marked and marked[0][1] > begin + SNIPPET:
         begin = hit.text.find(" ", marked[0][0] - _BEFORE, marked[0][0]) + 1 or marked[0][0]
-    mark = {"bold": True, "underline": True}
-    spans = [(a - begin, b - begin, mark) for a, b in marked if a >= begin]
-    text = _printable(hit.text[begin : min(end, begin + SNIPPET)])
-    return "… " * bool(begin) + _styled(text, spans)
-
-
-def _coloured_query(result: SearchResult) -> str:
-    """Colour the words of each operand in the query; those of negated ones alone are struck out."""
-    operands = zip(result.spans, result.is_negated, cycle(_OPERANDS), strict=False)
-    styled: list[StyledSpan] = [
-        (*span, {"fg": "red", "strikethrough": True} if is_negated else {"fg": colour})
-        for spans, is_negated, colour in sorted(operands, key=lambda operand: not operand[1])
-        for span in spans
-    ]
-    return _styled(_printable(result.query), styled)
-
-
-def _styled(text: str, spans: Iterable[StyledSpan]) -> str:
-    """Give parts of a text their style; the last one counts."""
-    styles: list[dict[str, Any]] = [{}] * len(text)
-    for start, end, wanted in spans:
-        styles[start:end] = [wanted] * (min(end, len(text)) - start)
-    pairs = groupby(zip(styles, text, strict=True), key=lambda pair: pair[0])
-    return "".join(style("".join(c for _, c in group), **wanted) for wanted, group in pairs)
+    snippet, end = "… " * bool(begin), min(end, begin + SNIPPET)
+    for first, last in marked:
+        if begin <= first < end:
+            word = style(_printable(hit.text[first : min(last, end)]), bold=True, underline=True)
+            snippet += _printable(hit.text[begin:first]) + word
+            begin = last
+    return snippet + _printable(hit.text[begin:end])
 
 
 def _printable(text: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from boolattn.reproduction.requests import Paths
-    from boolattn.reproduction.runs import Line, LineTable
+    from boolattn.reproduction.runs import LineTable
 
     Progress = Callable[[str], None]
 
