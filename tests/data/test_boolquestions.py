@@ -1,4 +1,4 @@
-"""BoolQuestions on a sample in its form: JSONL, parquet, and the hub's listing."""
+"""BoolQuestions on a sample in its form: JSONL and parquet."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boolattn.data import boolquestions
-from boolattn.data.boolquestions import fetch_boolquestions, load_boolquestions, read_questions
+from boolattn.data.boolquestions import load_boolquestions, read_questions
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.tree import Operator
 
@@ -126,43 +125,14 @@ def test_parquet_without_a_field(folder):
         list(read_questions("MSMARCO", folder))
 
 
-def test_hub_files_are_listed_then_fetched(tmp_path, monkeypatch):
-    asked = []
-
-    def fetch(url, target):
-        asked.append((url, target.name))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(["https://example.org/0", "https://example.org/1"]))
-        return target
-
-    monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path))
-    monkeypatch.setattr(boolquestions, "fetch", fetch)
-    assert fetch_boolquestions("MSMARCO") == tmp_path / "boolquestions"
-    assert asked[0][0].endswith("/ustc-zhangzm/BoolQuestions/parquet/MSMARCO/eval")
-    assert asked[1] == ("https://example.org/0", "eval-0000.parquet")
-    assert asked[3][0].endswith("/parquet/MSMARCO-corpus/corpus")
-    assert asked[5] == ("https://example.org/1", "corpus-0001.parquet")
-
-
-@pytest.mark.parametrize("switch", ["BOOLATTN_OFFLINE", "HF_HUB_OFFLINE"])
-def test_offline_says_what_to_put_where(folder, monkeypatch, switch):
-    monkeypatch.setenv(switch, "1")
+def test_missing_passages_say_what_to_put_where(folder, monkeypatch):
     monkeypatch.setenv("BOOLATTN_CACHE", str(folder.parent / "empty"))
     with pytest.raises(MissingDataError) as caught:
         load_boolquestions("MSMARCO")
-    home = folder.parent / "empty" / "boolquestions" / "MSMARCO"
+    home = folder.parent / "empty" / "boolquestions" / "MSMARCO-corpus"
     assert str(caught.value) == (
-        "no BoolQuestions on this machine; put the hub's files of ustc-zhangzm/BoolQuestions, "
-        f"MSMARCO, as eval.jsonl or eval*.parquet into {home}"
+        f"no corpus.jsonl in {home}; put corpus*.parquet of MSMARCO-corpus of the hub's "
+        "ustc-zhangzm/BoolQuestions there"
     )
     monkeypatch.setenv("BOOLATTN_CACHE", str(folder.parent))
     assert len(load_boolquestions("MSMARCO").splits["eval"]) == 3
-
-
-def test_a_listing_that_is_none(tmp_path, monkeypatch):
-    monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path))
-    home = tmp_path / "boolquestions" / "MSMARCO"
-    home.mkdir(parents=True)
-    (home / "eval.files.json").write_text('{"error": "no"}')
-    with pytest.raises(DataError, match=r"eval\.files\.json is not a list of files; remove it"):
-        fetch_boolquestions("MSMARCO")

@@ -1,17 +1,15 @@
 """BoolQuestions (Zhang et al., 2024): AND, OR and NOT questions over two passage collections.
 
-Read from the hub's parquet files through the cache, or from a folder of JSONL or parquet files.
-The negatives of a question become its excluded documents.
+Read from a folder of the hub's parquet files, or of JSONL files. The negatives of a question become
+its excluded documents.
 """
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from boolattn.data.download import fetch
 from boolattn.data.records import Dataset, Document, Query
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError
 from boolattn.files import cache_folder
 from boolattn.jsonl import check_fields, find_file, read_jsonl, read_parquet
 from boolattn.query.tree import Operator
@@ -26,9 +24,6 @@ COLLECTIONS = ("MSMARCO", "NaturalQuestions")
 
 REPOSITORY = "ustc-zhangzm/BoolQuestions"
 
-# Lists the addresses of the parquet files of one configuration and split.
-_LISTING = "https://huggingface.co/api/datasets/{repository}/parquet/{config}/{split}"
-
 _QUESTION = {"question": str, "question_type": str, "positive_ctxs": list, "negative_ctxs": list}
 
 
@@ -37,9 +32,9 @@ def load_boolquestions(collection: str, folder: Path | None = None) -> Dataset:
     """Load the questions of a collection, as the split "eval", and its passages.
 
     All passages are in memory (8.8 million of MS MARCO); :func:`read_questions` and
-    :func:`read_passages` stream them.
+    :func:`read_passages` stream them. The default folder is in the cache.
     """
-    folder = folder or fetch_boolquestions(collection)
+    folder = folder or cache_folder() / "boolquestions"
     documents = tuple(read_passages(collection, folder))
     known = frozenset(document.id for document in documents)
     return Dataset(
@@ -47,27 +42,6 @@ def load_boolquestions(collection: str, folder: Path | None = None) -> Dataset:
         documents=documents,
         splits={"eval": tuple(read_questions(collection, folder, known))},
     )
-
-
-def fetch_boolquestions(collection: str) -> Path:
-    """Download the parquet files of a collection into the cache and return their folder."""
-    _check_collection(collection)
-    folder = cache_folder() / "boolquestions"
-    for config, split in ((collection, "eval"), (f"{collection}-corpus", "corpus")):
-        address = _LISTING.format(repository=REPOSITORY, config=config, split=split)
-        try:
-            listing = fetch(address, folder / config / f"{split}.files.json")
-        except MissingDataError as error:
-            home = folder / config
-            if any(home.glob(f"{split}*.parquet")) or any(home.glob(f"{split}.jsonl*")):
-                continue
-            raise MissingDataError(
-                f"no BoolQuestions on this machine; put the hub's files of {REPOSITORY}, {config}, "
-                f"as {split}.jsonl or {split}*.parquet into {home}"
-            ) from error
-        for number, url in enumerate(_listed(listing)):
-            fetch(url, folder / config / f"{split}-{number:04}.parquet")
-    return folder
 
 
 @checked
@@ -110,21 +84,6 @@ def read_passages(collection: str, folder: Path) -> Iterator[Document]:
         yield Document(id=name, text=text, title=title)
 
 
-def _check_collection(collection: str) -> None:
-    if collection not in COLLECTIONS:
-        raise ConfigError(f"BoolQuestions has no {collection!r}; it has {', '.join(COLLECTIONS)}")
-
-
-def _listed(listing: Path) -> list[str]:
-    try:
-        urls = json.loads(listing.read_text(encoding="utf-8"))
-    except ValueError:
-        urls = None
-    if not isinstance(urls, list) or not all(isinstance(url, str) for url in urls):
-        raise DataError(f"{listing} is not a list of files; remove it and try again")
-    return urls
-
-
 def _passage_ids(contexts: list[Any], where: str) -> frozenset[str]:
     try:
         return frozenset(str(context["passage_id"]) for context in contexts)
@@ -136,9 +95,11 @@ def _rows(
     config: str, folder: Path, split: str, fields: Mapping[str, type], key: str
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Stream the rows of a configuration, each with file and line, and its unique id."""
-    _check_collection(config.removesuffix("-corpus"))
+    if (collection := config.removesuffix("-corpus")) not in COLLECTIONS:
+        known = ", ".join(COLLECTIONS)
+        raise ConfigError(f"BoolQuestions has no {collection!r}; it has {known}")
     home, seen = folder / config, set[str]()
-    remedy = f"download it from the hub's {REPOSITORY}, or give parquet files {split}*.parquet"
+    remedy = f"put {split}*.parquet of {config} of the hub's {REPOSITORY} there"
     paths = sorted(home.glob(f"{split}*.parquet"))
     for path in paths or [find_file(home, f"{split}.jsonl", remedy=remedy)]:
         for number, row in read_parquet(path) if paths else read_jsonl(path):

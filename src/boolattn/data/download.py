@@ -6,7 +6,6 @@ import http.client
 import os
 import sys
 import urllib.error
-import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,9 @@ _CHUNK = 1 << 20
 _TIMEOUT_S = 30.0
 
 
-def is_offline(url: str) -> bool:
-    """Say whether ``$BOOLATTN_OFFLINE``, or for the hub ``$HF_HUB_OFFLINE``, forbids a request."""
-    names = ["BOOLATTN_OFFLINE"]
-    if urllib.parse.urlsplit(url).hostname == "huggingface.co":
-        names.append("HF_HUB_OFFLINE")
-    return any(os.environ.get(n, "").lower() not in ("", "0", "no", "false") for n in names)
+def is_offline() -> bool:
+    """Say whether ``$BOOLATTN_OFFLINE`` forbids requests."""
+    return os.environ.get("BOOLATTN_OFFLINE", "").lower() not in ("", "0", "no", "false")
 
 
 def fetch(url: str, target: Path, *, sha256: str = "") -> Path:
@@ -36,7 +32,7 @@ def fetch(url: str, target: Path, *, sha256: str = "") -> Path:
     if target.is_file():
         check_sum(target, sha256, f"{target} is not the file it should be: remove it")
         return target
-    if is_offline(url):
+    if is_offline():
         raise MissingDataError(f"offline, and no {target}; fetch {url} and put it there")
     draft = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
