@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http import HTTPStatus
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -73,37 +72,27 @@ def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) ->
     return app
 
 
-def _ok(name: str, kind: str = "application/json") -> dict[int | str, dict[str, Any]]:
+def _example(name: str, kind: str = "application/json") -> dict[int | str, dict[str, Any]]:
     """Return the example of a reply for the OpenAPI description."""
     examples = json.loads(files("boolattn.service").joinpath("examples.json").read_text("utf-8"))
     return {200: {"content": {kind: {"example": examples[name]}}}}
 
 
-def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {
-        status: {"model": schemas.ErrorReply, "description": HTTPStatus(status).phrase}
-        for status in (*statuses, 401, 421, 422, 500, 503, 504)
-    }
-
-
 def _api_routes(handlers: Handlers) -> APIRouter:
-    router = APIRouter()
-    search_reply, document_path = _ok("search"), "/documents/{document_id:path}"
-    router.post("/search", responses=_errors(400, 408, 413) | search_reply)(handlers.search)
-    router.get("/search", responses=_errors(400) | search_reply)(handlers.search_by_address)
-    router.get("/explain", responses=_errors(400) | _ok("explain"))(handlers.explain)
-    router.get(document_path, responses=_errors(404) | _ok("document"))(handlers.document)
-    router.delete(document_path, responses=_errors(403, 404, 507) | _ok("change"))(handlers.delete)
-    router.post("/documents", responses=_errors(400, 403, 408, 413, 507) | _ok("change"))(
-        handlers.add
-    )
-    router.get("/health", responses=_ok("health"))(handlers.health)
-    router.get("/about", responses=_ok("about"))(handlers.about)
-    router.get("/examples", responses=_errors() | _ok("examples"))(handlers.examples)
-    router.get("/facets", responses=_errors() | _ok("facets"))(handlers.facets)
+    error = {"model": schemas.ErrorReply, "description": "An error."}
+    router = APIRouter(responses={"4XX": error, "5XX": error})
+    document = "/documents/{document_id:path}"
+    router.post("/search", responses=_example("search"))(handlers.search)
+    router.get("/search", responses=_example("search"))(handlers.search_by_address)
+    router.get("/explain", responses=_example("explain"))(handlers.explain)
+    router.get(document, responses=_example("document"))(handlers.document)
+    router.delete(document, responses=_example("change"))(handlers.delete)
+    router.post("/documents", responses=_example("change"))(handlers.add)
+    for name in ("health", "about", "examples", "facets"):
+        router.get(f"/{name}", responses=_example(name))(getattr(handlers, name))
 
     @router.get(
-        "/metrics", response_class=PlainTextResponse, responses=_ok("metrics", "text/plain")
+        "/metrics", response_class=PlainTextResponse, responses=_example("metrics", "text/plain")
     )
     async def metrics() -> Response:
         """Metrics for Prometheus."""
