@@ -226,24 +226,15 @@ def _records(options: Mapping[str, Any], *, makes_ids: bool = True) -> Iterator[
 
 
 def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
-    seconds, information = time.perf_counter() - start, searcher.store.info()
-    values: dict[str, Any] = {
-        "index": searcher.store.address,
-        "documents": len(searcher),
-        "model": searcher.settings.model,
-        "vectors": information["vectors"],
-        "recall": information.get("recall"),
-        "words": searcher.has_words,
-        "seconds": round(seconds, 1),
-    }
+    store, seconds = searcher.store, round(time.perf_counter() - start, 1)
+    values = store.info()
     if as_json:
-        print_json(values)
+        print_json({"index": store.address, **values, "seconds": seconds})
         return
-    recall = ", ".join(f"recall@{k} {share:.3f}" for k, share in (values["recall"] or {}).items())
-    vectors = f"{values['vectors']} ({recall})" if recall else values["vectors"]
-    click.echo(
-        f"{searcher.store.label}: {plural(len(searcher), 'document')}, {vectors}, {seconds:.1f} s"
-    )
+    shares = (values.get("recall") or {}).items()
+    recall = ", ".join(f"recall@{k} {share:.3f}" for k, share in shares)
+    vectors = values["vectors"] + (f" ({recall})" if recall else "")
+    click.echo(f"{store.label}: {plural(len(searcher), 'document')}, {vectors}, {seconds} s")
 
 
 @contextmanager

@@ -220,9 +220,9 @@ def _evaluate_people(
     if unknown := [split for split in splits if split not in SPLITS]:
         raise ConfigError(f"people has no split {unknown[0]!r}; there are {', '.join(SPLITS)}")
     encoder = load_model(model, device=device)
-    collections: dict[str, Counter[str]] = defaultdict(Counter)
-    types: dict[str, Counter[str]] = defaultdict(Counter)
-    for name in (name for split in splits for name in SPLITS[split]):
+    names = [name for split in splits for name in SPLITS[split]]
+    groups: dict[str, Counter[str]] = defaultdict(Counter)
+    for name in names:
         documents, queries = load_collection(name)
         note(f"{name}: {len(documents):,} documents, {len(queries):,} queries")
         searcher = Searcher.from_texts(documents, encoder)
@@ -233,17 +233,16 @@ def _evaluate_people(
             except BoolattnError as error:
                 note(f"wrong: {query.text!r}: {error}")
                 verdict = "wrong"
-            collections[name][verdict] += 1
-            types[query.type][verdict] += 1
-    groups = collections | dict(sorted(types.items()))
-    groups["all"] = sum(collections.values(), Counter())
+            for group in (name, query.type, "all"):
+                groups[group][verdict] += 1
     if as_json:
         print_json({"model": model, "splits": splits, "verdicts": groups}, indent=2)
         return
     rows = []
-    for key, counts in groups.items():
-        cells = [*(counts[verdict] for verdict in _VERDICTS), n := counts.total()]
-        rows.append([key, *map(str, cells), short(counts["right"] / n)])
+    for key in (*names, *sorted(groups.keys() - {*names, "all"}), "all"):
+        counts, n = groups[key], groups[key].total()
+        cells = map(str, (*(counts[verdict] for verdict in _VERDICTS), n))
+        rows.append([key, *cells, short(counts["right"] / n)])
     click.echo(markdown(["", *_VERDICTS, "queries", "share right"], rows))
 
 
