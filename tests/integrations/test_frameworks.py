@@ -122,29 +122,3 @@ def test_a_missing_package_is_one_line(module, package, extra):
     code = f"import sys; sys.modules[{package!r}] = None\nimport boolattn.integrations.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"pip install 'boolattn[{extra}]'" in done.stderr.splitlines()[-1]
-
-
-def test_the_vectors_of_langchains_own_store():
-    from langchain_core.embeddings import Embeddings
-    from langchain_core.vectorstores import InMemoryVectorStore
-
-    from boolattn.integrations.langchain import LangChainRetriever
-
-    model = word_model.retriever()
-
-    class Words(Embeddings):
-        def embed_documents(self, texts):
-            return model.encode_documents(texts).tolist()
-
-        def embed_query(self, text):
-            return model.encode_operands([text])[0].tolist()
-
-    store = InMemoryVectorStore(Words())
-    with pytest.raises(ConfigError, match="InMemoryVectorStore does not give its vectors"):
-        LangChainRetriever.from_vectorstore(store)
-    store.add_texts([d.text for d in DOCUMENTS], [d.metadata for d in DOCUMENTS])
-    retriever = LangChainRetriever.from_vectorstore(store, k=3, filters={"year": {"lt": 2000}})
-    found = retriever.invoke(QUERY)
-    assert len(found) == 3
-    assert found[0].metadata["place"] == "Borneo"
-    assert all("Sumatra" not in document.page_content for document in found)
