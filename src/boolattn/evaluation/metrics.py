@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -51,15 +50,10 @@ class JudgedSet:
     #: Size of the set, returned or not. Shape ``(rankings,)``.
     n: Ints
 
-    @cached_property
-    def running(self) -> NDArray[np.int32]:
-        """Documents within the first 0, 1, 2… ranks. Shape ``(rankings, depth + 1)``."""
-        return np.pad(np.cumsum(self.is_at, axis=1, dtype=np.int32), ((0, 0), (1, 0)))
-
     def within(self, depth: int | Ints) -> Ints:
         """Number of documents within one depth, or one depth for each ranking."""
-        ranks = np.minimum(depth, self.running.shape[1] - 1)
-        return np.asarray(self.running[np.arange(len(self.running)), ranks], np.int64)
+        ranks = np.arange(self.is_at.shape[1])
+        return np.sum(self.is_at & (ranks < np.reshape(depth, (-1, 1))), axis=1, dtype=np.int64)
 
 
 class JudgedRanking(NamedTuple):
@@ -149,8 +143,8 @@ def excluded_before_full(judged: JudgedRanking) -> Floats:
     relevant, excluded = judged
     depth = min(PAIRS_DEPTH, relevant.is_at.shape[1])
     # Counting up to and including the rank itself is safe: no document is in both sets.
-    running = excluded.running[:, 1 : depth + 1]
-    n_before = np.einsum("qd,qd->q", relevant.is_at[:, :depth], running, dtype=np.int64)
+    running = np.cumsum(excluded.is_at[:, :depth], axis=1, dtype=np.int64)
+    n_before = np.einsum("qd,qd->q", relevant.is_at[:, :depth], running)
     n_returned = excluded.within(depth)
     n_missing = relevant.n - relevant.within(depth)
     missing = n_missing * (n_returned + (excluded.n - n_returned) / 2)
