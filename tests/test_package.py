@@ -131,7 +131,7 @@ def test_help_and_version():
 
 
 def test_an_error_is_one_line_on_stderr():
-    done = command("data", "stats", "no-such-data")
+    done = command("data", "build", "no-such-data")
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.strip().splitlines()
     assert line.startswith("boolattn: no data set 'no-such-data'")

@@ -1,8 +1,7 @@
-"""The verbs of ``boolattn data``: list, build, stats."""
+"""The verbs of ``boolattn data``: list and build."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,31 +9,20 @@ from typing import Any
 import click
 from click import option
 
-from boolattn.cli import joined, json_option, note, print_json
+from boolattn.cli import note
 from boolattn.errors import ConfigError
-
-data_set_options = joined(
-    click.argument("name", help="A name that `boolattn data list` shows."),
-    option("--from", "folder", type=Path, help="Folder with the data set's files."),
-    option("--size", default="small", help="Size of a generated benchmark: small or full."),
-    option("--seed", default=0, help="Random seed of generated data."),
-)
 
 
 @click.group()
 def data() -> None:
-    """List, build and count data sets."""
+    """List and build data sets."""
 
 
 @data.command("list")
-@json_option
-def list_(as_json: bool) -> None:
+def list_() -> None:
     """List the data sets, their sources and their licences."""
     from boolattn.data.catalog import CATALOG
 
-    if as_json:
-        print_json(list(CATALOG.values()))
-        return
     for entry in CATALOG.values():
         click.secho(entry["name"], bold=True)
         click.echo(f"  {entry['summary']} ({entry['source']})")
@@ -42,7 +30,10 @@ def list_(as_json: bool) -> None:
 
 
 @data.command()
-@data_set_options
+@click.argument("name", help="A name that `boolattn data list` shows.")
+@option("--from", "folder", type=Path, help="Folder with the data set's files.")
+@option("--size", default="small", help="Size of a generated benchmark: small or full.")
+@option("--seed", default=0, help="Random seed of generated data.")
 @option("--out", type=Path, help="New folder or file to write.")
 @option("-n", type=click.IntRange(1), default=10_000, help="Number of sentences.")
 @option("--only", multiple=True, help="Domains to build; repeatable.")
@@ -67,27 +58,3 @@ def build(name: str, out: Path | None, n: int, only: tuple[str, ...], **options:
         opened = catalog.open_dataset(name, chosen)
         write_beir(out, opened.documents, opened.splits)
     click.echo(str(out))
-
-
-@data.command()
-@data_set_options
-@json_option
-def stats(name: str, as_json: bool, **options: Any) -> None:
-    """Count documents, and queries by split and template."""
-    from boolattn.data.catalog import DataOptions, open_dataset
-    from boolattn.evaluation.tables import aligned
-
-    opened = open_dataset(name, DataOptions(**options, tell=note))
-    splits = {
-        split: dict(Counter(q.template or " ".join(o.value for o in q.operators) for q in queries))
-        for split, queries in opened.splits.items()
-    }
-    if as_json:
-        n_documents = len(opened.documents)
-        print_json({"name": opened.name, "n_documents": n_documents, "splits": splits})
-        return
-    rows = [
-        [s, template, f"{n:,}"] for s, counts in splits.items() for template, n in counts.items()
-    ]
-    click.echo(f"{opened.name}: {len(opened.documents):,} documents\n")
-    click.echo(aligned(["split", "template", "queries"], rows))
