@@ -38,8 +38,7 @@ def fetch_file(row: Mapping[str, str], folder: Path | None) -> Path:
         return fetch(row.get("url", ""), target, sha256=sha256)
     if "wheel" not in row:
         raise MissingDataError(
-            f"no {name}; put it into {target.parent}, or name its folder with "
-            "--from or $BOOLATTN_DOMAINS"
+            f"no {name}; put it into {target.parent}, or name its folder with --from"
         )
     if is_offline():
         raise MissingDataError(f"offline, and no {target}; put {name} there")

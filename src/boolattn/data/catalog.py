@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from boolattn.data.beir import read_beir, read_pairs
 from boolattn.data.boolquestions import load_boolquestions
@@ -67,16 +66,15 @@ def _open_quest(options: DataOptions) -> Dataset:
 
 
 def _open_quest_intro(options: DataOptions) -> Dataset:
-    named = os.environ.get("BOOLATTN_QUEST_INTRO")
-    cached = Path(named).expanduser() if named else cache_folder() / "quest-intro"
-    quest = load_quest_intro(options.folder or cached)
-    module = checkout_module("experiments.quest_queries")
-    if not quest.categories or module is None:
-        if options.tell and quest.categories:
-            options.tell("no generated splits: benchmark_data/ of the source repository makes them")
+    quest = load_quest_intro(options.folder or cache_folder() / "quest-intro")
+    if not quest.categories:
         return quest
-    generated: Dataset = module.with_generated(quest, seed=options.seed)
-    return generated
+    if (module := checkout_module("experiments.quest_queries")) is not None:
+        generated: Dataset = module.with_generated(quest, seed=options.seed)
+        return generated
+    if options.tell:
+        options.tell("no generated splits: experiments/ of the source repository makes them")
+    return quest
 
 
 def _open_built(name: str, options: DataOptions) -> Dataset:
@@ -101,11 +99,8 @@ def build_benchmark(name: str, folder: Path, options: DataOptions) -> None:
             f"{name} is built by benchmark_data/ of the source repository; install boolattn from a "
             "checkout: pip install -e ."
         )
-    sources: dict[str, Any] = {}
-    if name == "domains":
-        variable = os.environ.get("BOOLATTN_DOMAINS")
-        source = options.folder or (Path(variable).expanduser() if variable else None)
-        sources = {"only": options.only, "source": source}
+    is_domains = name == "domains"
+    sources = {"only": options.only, "source": options.folder} if is_domains else {}
     module.build(folder, options.size, tell=options.tell, **sources)
 
 
