@@ -30,7 +30,6 @@ limit_options = joined(
 @index_argument
 @model_option
 @option("--device", help="Run the model in PyTorch: cpu, cuda.")
-@option("--label", help="Name of the model on the page.")
 @option("--host", default="127.0.0.1", help="Address to listen on.")
 @option("--port", type=click.IntRange(0, 65535), default=8000, help="0: any free port.")
 @option("--allowed-host", multiple=True, help="Name that the service has; repeatable; *: any.")
@@ -53,7 +52,7 @@ def serve(index: str, host: str, port: int, **options: Any) -> None:
     )
     searcher = open_index(index, options["model"], device=options["device"])
     name = searcher.settings.model
-    label = options["label"] or NAMES.get(name) or Path(name).name or "unnamed model"
+    label = NAMES.get(name) or Path(name).name or "unnamed model"
     from boolattn.service.app import create_app
     from boolattn.service.server import Server, address_of, listen
 

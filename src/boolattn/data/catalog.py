@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boolattn.data.beir import read_beir, read_pairs
@@ -17,6 +16,7 @@ from boolattn.settings import check_types, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from boolattn.data.records import Dataset
 

@@ -53,7 +53,7 @@ class JudgedSet:
     def within(self, depth: int | Ints) -> Ints:
         """Number of documents within one depth, or one depth for each ranking."""
         ranks = np.arange(self.is_at.shape[1])
-        return np.sum(self.is_at & (ranks < np.reshape(depth, (-1, 1))), axis=1, dtype=np.int64)
+        return np.count_nonzero(self.is_at & (ranks < np.reshape(depth, (-1, 1))), axis=1)
 
 
 class JudgedRanking(NamedTuple):

@@ -208,8 +208,15 @@ def compare(first: Floats, second: Floats, *, seed: int = 0) -> Comparison:
         n_extreme += int(np.sum(np.abs(sums) >= abs(difference.sum()) - 1e-9))
         means.append(difference[for_queries.integers(0, len(difference), size)].mean(axis=1))
     low, high = np.percentile(means, (2.5, 97.5)).tolist()
-    averages = (float(values.mean()) for values in (first, second, difference))
-    return Comparison(len(difference), *averages, low, high, (n_extreme + 1) / (N_DRAWS + 1))
+    return Comparison(
+        n=len(difference),
+        first=float(first.mean()),
+        second=float(second.mean()),
+        difference=float(difference.mean()),
+        low=low,
+        high=high,
+        p_value=(n_extreme + 1) / (N_DRAWS + 1),
+    )
 
 
 def compare_results(

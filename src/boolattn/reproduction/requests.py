@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig
 
-from boolattn.checksums import file_sum
+from boolattn.checksums import CONFIG, file_sum
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.sentences import generate
 from boolattn.encoder.towers import from_pretrained
@@ -47,7 +48,7 @@ _IRRELEVANT = ("model.encoder ", "train.chunk ", "train.captured ")
 #: Settings without effect on towers without a plug-in.
 _PLUGIN_ONLY = ("train.scope_weight ", "plugin.")
 _LENGTH = 16  # of a fingerprint
-WEIGHTS = (".safetensors", ".bin")
+_WEIGHTS = (".safetensors", ".bin")
 
 
 @lru_cache(maxsize=2)
@@ -289,21 +290,14 @@ def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:
 @lru_cache(maxsize=16)
 def encoder_fingerprint(name: str) -> str:
     """Hash the weights of an encoder; of one that is not on this machine, only its name."""
-    folder = _encoder_folder(name)
-    if folder is None:
+    source, cached = torch_source(name), None
+    if Path(source).is_dir():
+        cached = f"{source}/{CONFIG}"
+    else:
+        with suppress(HFValidationError):  # a path
+            cached = try_to_load_from_cache(source, CONFIG)
+    if not isinstance(cached, str):
         return hashlib.sha256(name.encode()).hexdigest()[:_LENGTH]
-    paths = sorted(path for path in folder.rglob("*") if path.suffix in WEIGHTS)
+    paths = sorted(p for p in Path(cached).parent.rglob("*") if p.suffix in _WEIGHTS)
     sums = (bytes.fromhex(file_sum(path)) for path in paths)
     return hashlib.sha256(b"".join(sums)).hexdigest()[:_LENGTH]
-
-
-def _encoder_folder(name: str) -> Path | None:
-    """Return the folder of an encoder, or of its copy in the hub's cache; ``None`` without one."""
-    source = torch_source(name)
-    if Path(source).is_dir():
-        return Path(source)
-    try:
-        cached = try_to_load_from_cache(source, "config.json")
-    except HFValidationError:  # a path
-        cached = None
-    return Path(cached).parent if isinstance(cached, str) else None

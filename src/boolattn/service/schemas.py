@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from boolattn.query.tree import And, Atom, Like, Not, QueryTree, Where, operators_of, signed_atoms
+from boolattn.query.tree import Atom, Like, Not, QueryTree, Where, operators_of, signed_atoms
 from boolattn.search.overview import Facet
 from boolattn.search.result import Hit, LeftOut, SearchResult
 
@@ -93,14 +93,6 @@ class SearchRequest(_SearchOptions):
     )
 
 
-class TreeNode(BaseModel):
-    """One node of the query tree."""
-
-    op: Literal["and", "or", "not", "operand"] = Field(examples=["and"])
-    parts: list["TreeNode"] = Field(default=[], description="Children; none for an operand.")
-    operand: int | None = Field(default=None, description="Number of the operand, from 0.")
-
-
 class OperandReply(BaseModel):
     """One operand of the query."""
 
@@ -116,7 +108,9 @@ class ParseReply(BaseModel):
 
     query: str = Field(examples=[QUERY])
     tree: str = Field(description="In explicit syntax.")
-    nodes: TreeNode = Field(description="The same tree as nodes.")
+    nodes: dict[str, Any] = Field(
+        description="The same tree: op (and, or, not, operand) with parts, or an operand's number."
+    )
     operands: list[OperandReply]
     operators: list[str] = Field(examples=[["not"]])
     confidence: Number = Field(description="Confidence of the parser, 0 to 1.")
@@ -245,15 +239,12 @@ def parse_fields(result: SearchResult, reply: type[ParseReply]) -> dict[str, Any
     }
 
 
-def _node(tree: QueryTree, numbers: Iterator[int]) -> TreeNode:
-    match tree:
-        case Atom():
-            return TreeNode(op="operand", operand=next(numbers))
-        case Not(part):
-            return TreeNode(op="not", parts=[_node(part, numbers)])
-        case _:
-            nodes = [_node(part, numbers) for part in tree.parts]
-            return TreeNode(op="and" if isinstance(tree, And) else "or", parts=nodes)
+def _node(tree: QueryTree, numbers: Iterator[int]) -> dict[str, Any]:
+    if isinstance(tree, Atom):
+        return {"op": "operand", "parts": [], "operand": next(numbers)}
+    children = (tree.part,) if isinstance(tree, Not) else tree.parts
+    nodes = [_node(child, numbers) for child in children]
+    return {"op": type(tree).__name__.lower(), "parts": nodes, "operand": None}
 
 
 def hit_replies(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list[HitReply]:
