@@ -15,21 +15,20 @@ from tests.search import word_model
 
 EXAMPLES = Path(boolattn.__file__).parent / "service" / "examples.json"
 KEY = "0123456789abcdef"
-#: Example, kind of reply (small ones have none), and how it is asked for.
+#: Examples, and how each is asked for.
 ASKED = {
-    "search": (schemas.SearchReply, "POST", "/search", {"query": schemas.QUERY, "k": 1}),
-    "explain": (schemas.ExplainReply, "GET", "/explain?q=moths+NOT+Sumatra", None),
-    "document": (schemas.DocumentReply, "GET", "/documents/17", None),
+    "search": ("POST", "/search", {"query": schemas.QUERY, "k": 1}),
+    "explain": ("GET", "/explain?q=moths+NOT+Sumatra", None),
+    "document": ("GET", "/documents/17", None),
     "change": (
-        None,
         "POST",
         "/documents",
         {"documents": [{"id": "18", "text": "A hawk moth found in Java."}]},
     ),
-    "health": (None, "GET", "/health", None),
-    "about": (None, "GET", "/about", None),
-    "examples": (None, "GET", "/examples", None),
-    "facets": (None, "GET", "/facets", None),
+    "health": ("GET", "/health", None),
+    "about": ("GET", "/about", None),
+    "examples": ("GET", "/examples", None),
+    "facets": ("GET", "/facets", None),
 }
 
 
@@ -63,11 +62,6 @@ def test_every_route_has_examples_and_they_are_valid(client):
                 for own in description["components"]["schemas"][name]["examples"]:
                     getattr(schemas, name).model_validate(own)
     assert len(shown) == len(examples) + 2  # two routes share an example, twice
-    for name, (kind, *_) in ASKED.items():
-        if kind is None:
-            continue
-        assert set(examples[name]) <= set(kind.model_fields)
-        kind.model_validate(examples[name])
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -105,12 +99,20 @@ def test_a_number_that_became_a_condition_is_noted(client):
     assert (quoted["notes"], quoted["total"]) == ([], len(quoted["hits"]))
 
 
+def fields_of(value):
+    """The names of an object, or of the first in a list."""
+    first = value[0] if isinstance(value, list) else value
+    return first and first.keys()
+
+
 def test_examples_have_the_fields_of_real_replies(client):
     examples = json.loads(EXAMPLES.read_text(encoding="utf-8"))
-    for name, (_, method, path, body) in ASKED.items():
+    for name, (method, path, body) in ASKED.items():
         reply = client.request(method, path, json=body)
         assert reply.status_code == 200, reply.text
         assert set(reply.json()) == set(examples[name]), name
+        for part in ("hits", "operands", "nodes"):
+            assert fields_of(reply.json().get(part)) == fields_of(examples[name].get(part)), name
     assert client.get("/search", params={"q": "moths", "filter": "year>=1990"}).json()["total"] == 1
     assert client.get("/metrics").text.splitlines()[0] == examples["metrics"].splitlines()[0]
     assert client.delete("/documents/18").status_code == 200

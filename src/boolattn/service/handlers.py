@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from fastapi import Query
+from fastapi import Query, Response
 from pydantic_core import PydanticSerializationError
 
 import boolattn
@@ -78,28 +78,25 @@ class Handlers:
         self.metrics.gauge("boolattn_documents", "Documents in the index.", self._n_documents)
         self.metrics.gauge("boolattn_queries_waiting", "Queries waiting.", self.batcher.__len__)
 
-    async def search(self, request: schemas.SearchRequest) -> schemas.SearchReply:
+    async def search(self, request: schemas.SearchRequest) -> Response:
         """Search in plain language or explicit syntax."""
         start = time.perf_counter()
         result = await self._searched(request)
         way = "composed" if result.is_composed else "one vector"
         self.metrics.queries.labels(way=way).inc()
-        last, snippet = request.offset + request.k, self.settings.snippet
-        values = schemas.parse_fields(result, schemas.SearchReply) | {
+        last = request.offset + request.k
+        values = schemas.search_values(result, self.settings.snippet) | {
             "k": request.k,
-            "offset": request.offset,
             "next_offset": last if len(result.hits) == request.k and last < result.total else None,
             "label": self.settings.label,
-            "hits": schemas.hit_replies(result, result.hits, snippet),
-            "ranked_lower": schemas.hit_replies(result, result.ranked_lower, snippet),
             "took": {**result.took, "total": round(1000 * (time.perf_counter() - start), 3)},
         }
-        return schemas.SearchReply(**values)
+        return schemas.reply(values)
 
     async def search_by_address(
         self,
         parameters: Annotated[schemas.SearchParameters, Query()],
-    ) -> schemas.SearchReply:
+    ) -> Response:
         """Search by URL parameters; unknown ones are refused."""
         values = parameters.model_dump()
         query, filters = values.pop("q"), values.pop("filter")
@@ -112,7 +109,7 @@ class Handlers:
         mode: schemas.Mode = "auto",
         positive: Operands = (),
         negative: Operands = (),
-    ) -> schemas.ExplainReply:
+    ) -> Response:
         """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
         request = schemas.SearchRequest(
             query=q, k=1, mode=mode, positive=list(positive), negative=list(negative)
@@ -124,10 +121,9 @@ class Handlers:
         if q.strip() and (mode == "plain" or (mode == "auto" and not is_explicit(q))):
             encoder = self.searcher.encoder
             gate, words = await self.batcher.call(lambda: schemas.explain_words(encoder, q))
-        fields = schemas.parse_fields(result, schemas.ExplainReply)
-        return schemas.ExplainReply(**fields, gate=gate, words=words)
+        return schemas.reply({**schemas.parsed_values(result), "gate": gate, "words": words})
 
-    async def document(self, document_id: str) -> schemas.DocumentReply:
+    async def document(self, document_id: str) -> Response:
         """Return the full text and the metadata of one document."""
 
         def read() -> Document:
@@ -138,7 +134,8 @@ class Handlers:
             document = await self.batcher.call(read)
         except DataError as error:
             raise RefusedError(*_NO_DOCUMENT) from error
-        return schemas.DocumentReply.model_validate(document, from_attributes=True)
+        names = ("id", "title", "text", "metadata")
+        return schemas.reply({name: getattr(document, name) for name in names})
 
     async def health(self) -> Reply:
         """Check that the service is running."""

@@ -1,40 +1,36 @@
-"""Requests and replies of the JSON API, of which the OpenAPI description is made; their making.
+"""Requests of the JSON API, of which the OpenAPI description is made, and its replies.
 
 No postponed annotations here: pydantic reads them when a class is made.
 """
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from fastapi import Response
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import to_json
 
 from boolattn.query.tree import Atom, Like, Not, QueryTree, Where, operators_of, signed_atoms
-from boolattn.search.overview import Facet
-from boolattn.search.result import Hit, LeftOut, SearchResult
+from boolattn.search.result import Hit, SearchResult
 
 Mode = Literal["auto", "plain", "explicit"]
 Value = str | int | float | bool
 Filters = dict[str, Value | list[Value] | dict[str, Value | list[Value]]]
 
 QUERY = "moths of Borneo but not Sumatra"
-_KINDS: dict[type[Atom], Literal["document", "condition"]] = {Like: "document", Where: "condition"}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else round(float(value), 6)
+_KINDS: dict[type[Atom], str] = {Like: "document", Where: "condition"}
+#: What replies have of a result as it is.
+_OF_PARSE = ("query", "confidence", "is_composed", "why_one_vector", "warnings", "notes")
+_OF_SEARCH = ("offset", "total", "n_compared", "hybrid", "strict_not", "facets", "left_out")
+_DIGITS = 6
 
 
 def _check_finite(value: Any) -> Any:  # noqa: ANN401 - JSON
     """Refuse NaN and Infinity, which Python reads and JSON does not have."""
     json.dumps(value, allow_nan=False)
     return value
-
-
-#: Infinity, which JSON does not have, becomes null.
-Number = Annotated[float | None, BeforeValidator(_rounded)]
 
 
 class _SearchOptions(BaseModel):
@@ -93,43 +89,6 @@ class SearchRequest(_SearchOptions):
     )
 
 
-class OperandReply(BaseModel):
-    """One operand of the query."""
-
-    text: str = Field(examples=["moths of Borneo"])
-    kind: Literal["words", "document", "condition"] = "words"
-    weight: float = 1.0
-    spans: list[tuple[int, int]] = Field(description="Half-open character spans in the query.")
-    is_negated: bool = Field(description="Whether the operand is negated.")
-
-
-class ParseReply(BaseModel):
-    """The parsed query."""
-
-    query: str = Field(examples=[QUERY])
-    tree: str = Field(description="In explicit syntax.")
-    nodes: dict[str, Any] = Field(
-        description="The same tree: op (and, or, not, operand) with parts, or an operand's number."
-    )
-    operands: list[OperandReply]
-    operators: list[str] = Field(examples=[["not"]])
-    confidence: Number = Field(description="Confidence of the parser, 0 to 1.")
-    is_composed: bool = Field(description="Whether operands were scored apart.")
-    why_one_vector: str = Field(description="Empty if composed.")
-    parsed: str = Field(description="The parsed tree, even if its confidence is too low.")
-    warnings: list[str] = Field(default=[], description="What people may not expect.")
-    notes: list[str] = Field(default=[], description="Corrected words, numbers as conditions.")
-
-
-class DocumentReply(BaseModel):
-    """One document."""
-
-    id: str
-    title: str
-    text: str
-    metadata: dict[str, Any]
-
-
 class DocumentRequest(BaseModel):
     """A document to add."""
 
@@ -158,50 +117,6 @@ class DocumentsRequest(BaseModel):
     update: bool = Field(default=False, description="Replace documents that have the same ids.")
 
 
-class HitReply(DocumentReply):
-    """One result."""
-
-    rank: int
-    text: str = Field(description="The beginning, or the best passage of a long text.")
-    passage: tuple[int, int] | None = Field(default=None, description="Its span; null: all.")
-    highlights: list[tuple[int, int]] = Field(default=[], description="Words of the query in it.")
-    is_cut: bool
-    score: Number = Field(description="Higher is better; a similarity if not composed.")
-    ranks: list[int] = Field(description="For each operand alone; 101: lower than 100.")
-    exceeds: list[Number] = Field(description="Share of the best that match a negated one less.")
-    fits: bool = Field(description="Whether it fits the positive part of the query.")
-    verdict: str = Field(description="kept, doubtful or ranked lower.", examples=["kept"])
-    why: str = Field(description="What counts against it.")
-
-
-class SearchReply(ParseReply):
-    """The results of a search."""
-
-    k: int
-    offset: int
-    next_offset: int | None = Field(description="Offset of the next page; null: there is none.")
-    total: int = Field(description="Documents that pass the filters.")
-    label: str
-    hits: list[HitReply]
-    n_compared: int = Field(default=0, description="Documents that ranks are among.")
-    hybrid: bool = Field(description="Whether lexical search was added.")
-    strict_not: bool = Field(description="Whether a negated operand's words removed documents.")
-    facets: tuple[Facet, ...] = Field(default=(), description="With facets; of the result.")
-    left_out: tuple[LeftOut, ...] = Field(default=(), description="The best that were removed.")
-    ranked_lower: list[HitReply] = Field(default=[], description="Ranked lower; with explain.")
-    took: dict[str, float] = Field(description="Milliseconds by step.")
-
-
-class ExplainReply(ParseReply):
-    """The parsed query, and what the encoder's attention does at its words."""
-
-    gate: dict[str, bool] = Field(description="Open gates; empty without BoolAttn and PyTorch.")
-    words: list[dict[str, Any]] = Field(
-        description="Text, start and end of each word or part of one; its cue, scope and bias by "
-        "operator, and the change of its attention, as means over layers."
-    )
-
-
 class ErrorBody(BaseModel):
     """An error."""
 
@@ -217,26 +132,42 @@ class ErrorReply(BaseModel):
     error: ErrorBody
 
 
-def parse_fields(result: SearchResult, reply: type[ParseReply]) -> dict[str, Any]:
-    """Return what a reply has of a result as it is, and the parsed query."""
+def reply(values: dict[str, Any]) -> Response:
+    """Return a reply; infinity, which JSON does not have, becomes null."""
+    return Response(to_json(values, inf_nan_mode="null"), media_type="application/json")
+
+
+def parsed_values(result: SearchResult) -> dict[str, Any]:
+    """Return the parsed query."""
     spans = [*result.spans, *[()] * (len(result.operands) - len(result.spans))]
-    same = {name: getattr(result, name) for name in reply.model_fields if hasattr(result, name)}
-    return same | {
+    return {name: getattr(result, name) for name in _OF_PARSE} | {
         "tree": result.tree_text,
         "nodes": _node(result.tree, count()),
         "operands": [
-            OperandReply(
-                text=atom.name,
-                kind=_KINDS.get(type(atom), "words"),
-                weight=atom.weight,
-                spans=list(operand_spans),
-                is_negated=sign < 0,
-            )
+            {
+                "text": atom.name,
+                "kind": _KINDS.get(type(atom), "words"),
+                "weight": atom.weight,
+                "spans": operand_spans,
+                "is_negated": sign < 0,
+            }
             for (atom, sign), operand_spans in zip(signed_atoms(result.tree), spans, strict=True)
         ],
-        "operators": [operator.value for operator in operators_of(result.tree)],
+        "operators": operators_of(result.tree),
         "parsed": result.parsed_text,
     }
+
+
+def search_values(result: SearchResult, snippet: int) -> dict[str, Any]:
+    """Return the results, whose texts are cut to so many characters, and the parsed query."""
+    return (
+        parsed_values(result)
+        | {name: getattr(result, name) for name in _OF_SEARCH}
+        | {
+            "hits": _hits(result, result.hits, snippet),
+            "ranked_lower": _hits(result, result.ranked_lower, snippet),
+        }
+    )
 
 
 def _node(tree: QueryTree, numbers: Iterator[int]) -> dict[str, Any]:
@@ -247,20 +178,23 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> dict[str, Any]:
     return {"op": type(tree).__name__.lower(), "parts": nodes, "operand": None}
 
 
-def hit_replies(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list[HitReply]:
-    """Convert results, whose texts are cut to so many characters."""
+def _hits(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list[dict[str, Any]]:
     replies = []
     for rank, hit in enumerate(hits, start=1 + result.offset):
         start, end = hit.passage or (0, len(hit.text))
         end = min(end, start + snippet)
-        marked = [(a - start, b - start) for a, b in result.highlights(hit) if b <= end]
         replies.append(
-            HitReply(
-                **vars(hit) | {"text": hit.text[start:end]},
-                rank=rank,
-                is_cut=end - start < len(hit.text),
-                highlights=marked,
-            )
+            vars(hit)
+            | {
+                "text": hit.text[start:end],
+                "rank": rank,
+                "is_cut": end - start < len(hit.text),
+                "highlights": [
+                    (a - start, b - start) for a, b in result.highlights(hit) if b <= end
+                ],
+                "score": round(float(hit.score), _DIGITS),
+                "exceeds": [round(float(share), _DIGITS) for share in hit.exceeds],
+            }
         )
     return replies
 
