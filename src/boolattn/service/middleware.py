@@ -110,7 +110,8 @@ class _Exchange:
                     chunks.append(message.get("body", b""))
                     n_bytes, has_more = n_bytes + len(chunks[-1]), message.get("more_body", False)
                     if n_bytes > self.max_body:
-                        raise _too_large(self.max_body)
+                        message = f"the body may have at most {self.max_body} bytes"
+                        raise RefusedError(413, "body_too_large", message)
         except TimeoutError as error:
             text = f"the request's body did not arrive within {seconds:g} s"
             headers = {"Connection": "close"}
@@ -206,9 +207,6 @@ class LimitsMiddleware:
         if exchange.is_change and self._key is None:
             message = "documents are changed only where an API key is set: serve --api-key-env"
             raise RefusedError(403, "no_writing", message)
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > exchange.max_body:
-            raise _too_large(exchange.max_body)
         # Before it counts as active; a large body has more time.
         await exchange.read_body(self._settings.timeout * max(1, exchange.max_body >> 20))
         if not path.startswith(LIMITED):
@@ -286,10 +284,6 @@ async def _leaving(receive: Receive) -> None:
     """Wait until the caller has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _too_large(limit: int) -> RefusedError:
-    return RefusedError(413, "body_too_large", f"the body may have at most {limit} bytes")
 
 
 def _digest(text: str) -> bytes:
