@@ -84,11 +84,6 @@ def test_a_folder_of_another_tool(tmp_path):
         ("queries.jsonl", '{"_id": "val-0", "text": "x"}', r":4: _id 'val-0' occurs twice"),
         (
             "queries.jsonl",
-            '{"_id": "q", "text": "x", "metadata": {"template": "_ xor _"}}',
-            r":4: unknown template '_ xor _'; known: _, _ or _",
-        ),
-        (
-            "queries.jsonl",
             '{"_id": "q", "text": "x", "metadata": {"operators": ["xor"]}}',
             r":4: the query's metadata cannot be read",
         ),

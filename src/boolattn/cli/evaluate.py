@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     #: Folder of the runs, benchmark, way of ranking, and the system.
     Opened = tuple[str, Benchmark, str, OpenSystem]
 
-FIGURE = "recall@100"
 #: Metrics of a comparison by groups.
 _GROUPED = ["recall@100", "r_precision", "leak"]
 _SIZES = ("n_documents", "n_queries", "seed")
@@ -282,6 +281,6 @@ def compare(first: str, second: str, by: str | None, figure: Path | None, **opti
         click.echo(tables.comparison_table(systems, compared))
     if figure is not None:
         is_domains = systems[0].dataset.startswith("domains-")
-        drawn = figures.by_domain(systems) if is_domains else figures.by_template(systems, FIGURE)
+        drawn = figures.by_domain(systems) if is_domains else figures.by_template(systems)
         figures.save(drawn, figure)
         note(f"figure: {figure}")

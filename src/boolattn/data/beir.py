@@ -14,7 +14,6 @@ from boolattn.data.records import Dataset, Document, Query, read_query
 from boolattn.errors import DataError, MissingDataError
 from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import check_fields, find_file, read_jsonl, read_lines, write_jsonl
-from boolattn.query.syntax import LONGER, TEMPLATES
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
@@ -129,23 +128,15 @@ def _read_queries(path: Path, known: frozenset[str]) -> dict[str, tuple[Query, s
     for number, row in read_jsonl(path, _FIELDS, unique="_id"):
         where = f"{path}:{number}"
         metadata = row.get("metadata") or {}
-        query = _query(row, metadata, where)
+        try:
+            fields = {"id": row["_id"], "text": row["text"], "gold": (), "excluded": ()}
+            query = read_query({**_NO_METADATA, **metadata, **fields})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{where}: the query's metadata cannot be read ({error})") from error
         if unknown := sorted(query.partial - known):
             raise DataError(f"{where}: the partial document {unknown[0]!r} is not in the corpus")
         queries[query.id] = (query, metadata.get("split", ""))
     return queries
-
-
-def _query(row: Mapping[str, Any], metadata: Mapping[str, Any], where: str) -> Query:
-    template = metadata.get("template", "")
-    known = (*TEMPLATES, *LONGER)
-    if template and template not in known:
-        raise DataError(f"{where}: unknown template {template!r}; known: {', '.join(known)}")
-    try:
-        fields = {"id": row["_id"], "text": row["text"], "gold": (), "excluded": ()}
-        return read_query({**_NO_METADATA, **metadata, **fields})
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{where}: the query's metadata cannot be read ({error})") from error
 
 
 def _read_split(
