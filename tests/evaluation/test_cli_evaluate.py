@@ -104,17 +104,18 @@ def test_bm25_and_its_run_are_compared(folder, tmp_path):
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_minilm_as_json(folder, tmp_path):
-    more = ("--json", "--metric", "recall@4", "--metric", "leak")
+def test_minilm_composed_and_as_one_vector(folder, tmp_path):
+    more = ("--metric", "recall@4", "--metric", "leak")
     # The shipped parser serves any encoder.
-    composed = json.loads(evaluate("minilm", folder, tmp_path, *more).stdout)
-    assert composed["splits"]["test"]["leak"] == 0
-    found = json.loads(evaluate("minilm", folder, tmp_path, *more, "--no-compose").stdout)
-    assert found["system"] == "all-MiniLM-L6-v2"
-    assert found["gate"] == ""
-    assert found["splits"]["test"]["recall@4"] > 0.8
+    evaluate("minilm", folder, tmp_path, *more)
+    composed = Results.load(tmp_path / "all-MiniLM-L6-v2-composed-tiny-test.json")
+    assert composed.overall.means["leak"] == 0
+    evaluate("minilm", folder, tmp_path, *more, "--no-compose")
+    found = Results.load(tmp_path / "all-MiniLM-L6-v2-tiny-test.json")
+    assert (found.system, found.gate) == ("all-MiniLM-L6-v2", "")
+    assert found.overall.means["recall@4"] > 0.8
     # One vector cannot exclude.
-    assert found["splits"]["test"]["leak"] > 0.5
+    assert found.overall.means["leak"] > 0.5
 
 
 def test_a_model_with_its_own_gate_and_with_oracle_labels(

@@ -58,14 +58,13 @@ metrics_option = option("--metric", "metrics", multiple=True, help="recall@100, 
 @option("--seed", default=0, help="Random seed of samples and generated data.")
 @option("--device", help="cpu or cuda; default: a GPU if any.")
 @option("--out", type=Path, default=Path("out/evaluation"), help="Folder of results and runs.")
-@json_option
 def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: Any) -> None:
     """Rank a data set's documents for its queries, and measure the rankings.
 
     Writes for each split the results (JSON, values of every query) and the run (TREC).
     """
     from boolattn.data.catalog import DataOptions, open_dataset
-    from boolattn.evaluation import domains
+    from boolattn.evaluation import domains, tables
     from boolattn.evaluation.metrics import DEFAULT_METRICS, parse
     from boolattn.evaluation.results import joined
     from boolattn.search.systems import RUNS
@@ -96,7 +95,9 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
         path = out / f"{_file_stem(results)}.json"
         results.save(path)
         note(f"results: {path}")
-    _show(by_split, is_domains=is_domains, as_json=options["as_json"])
+    for systems in by_split.values():
+        table = tables.domains_table(systems) if is_domains else tables.split_table(systems[0])
+        click.echo(f"{table}\n")
 
 
 def _one_system(
@@ -140,24 +141,6 @@ def _domain_systems(
         ranker = SearchRanker.index(encoder, benchmark.documents)
         for way in ways:
             yield f"runs/{domain}", benchmark, way, ranker.system(Path(model).name, way)
-
-
-def _show(splits: Mapping[str, Sequence[Results]], *, is_domains: bool, as_json: bool) -> None:
-    """Print the results of each split as tables, or all as JSON."""
-    from boolattn.evaluation import domains, tables
-
-    if as_json and is_domains:
-        rows = {s: {r.label: domains.rows_of(r) for r in rs} for s, rs in splits.items()}
-        columns = {s: [heading for heading, _, _ in domains.columns_of(s)] for s in splits}
-        print_json({"columns": columns, "splits": rows}, indent=2)
-    elif as_json:
-        means = {s: {"n": r.overall.n, **r.overall.means} for s, [r] in splits.items()}
-        [first], *_ = splits.values()
-        print_json({"system": first.system, "gate": first.gate, "splits": means}, indent=2)
-    else:
-        for systems in splits.values():
-            table = tables.domains_table(systems) if is_domains else None
-            click.echo(f"{table or tables.split_table(systems[0])}\n")
 
 
 def _measure(
@@ -208,9 +191,7 @@ def _file_stem(results: Results) -> str:
     return re.sub(r"[^\w.]+", "-", "-".join(words)).strip("-")
 
 
-def _evaluate_people(
-    model: str, splits: Sequence[str], *, device: str | None, as_json: bool, **_: Any
-) -> None:
+def _evaluate_people(model: str, splits: Sequence[str], *, device: str | None, **_: Any) -> None:
     """Search every collection of some splits; print verdicts by collection and by type."""
     from boolattn.data.people import SPLITS, load_collection
     from boolattn.evaluation.tables import markdown, short
@@ -234,9 +215,6 @@ def _evaluate_people(
                 verdict = "wrong"
             for group in (name, query.type, "all"):
                 groups[group][verdict] += 1
-    if as_json:
-        print_json({"model": model, "splits": splits, "verdicts": groups}, indent=2)
-        return
     rows = []
     for key in (*names, *sorted(groups.keys() - {*names, "all"}), "all"):
         counts, n = groups[key], groups[key].total()
