@@ -80,9 +80,9 @@ def test_bm25_and_its_run_are_compared(folder, tmp_path):
     assert "results:" not in result.stdout
     found = Results.load(tmp_path / "BM25-tiny-test.json")
     # The four documents with the word come first, and the excluded one with them.
-    assert found.overall.means["recall@20"] == 1
+    assert found.means["recall@20"] == 1
     assert found.by("template")["_"].means["r_precision"] == 1
-    assert found.overall.means["leak"] == 1
+    assert found.means["leak"] == 1
 
     shutil.copy(tmp_path / "BM25-tiny-test.run.gz", tmp_path / "again.run.gz")
     evaluate(tmp_path / "again.run.gz", folder, tmp_path)
@@ -109,13 +109,13 @@ def test_minilm_composed_and_as_one_vector(folder, tmp_path):
     # The shipped parser serves any encoder.
     evaluate("minilm", folder, tmp_path, *more)
     composed = Results.load(tmp_path / "all-MiniLM-L6-v2-composed-tiny-test.json")
-    assert composed.overall.means["leak"] == 0
+    assert composed.means["leak"] == 0
     evaluate("minilm", folder, tmp_path, *more, "--no-compose")
     found = Results.load(tmp_path / "all-MiniLM-L6-v2-tiny-test.json")
     assert (found.system, found.gate) == ("all-MiniLM-L6-v2", "")
-    assert found.overall.means["recall@4"] > 0.8
+    assert found.means["recall@4"] > 0.8
     # One vector cannot exclude.
-    assert found.overall.means["leak"] > 0.5
+    assert found.means["leak"] > 0.5
 
 
 def test_a_model_with_its_own_gate_and_with_oracle_labels(

@@ -30,13 +30,13 @@ def results(queries) -> Results:
 
 
 def test_means_leave_undefined_values_out(results):
-    assert results.overall.n == 3
-    assert results.overall.means == {"recall@20": pytest.approx(0.5), "leak": pytest.approx(1 / 3)}
+    assert len(results.queries) == 3
+    assert results.means == {"recall@20": pytest.approx(0.5), "leak": pytest.approx(1 / 3)}
 
 
 def test_groups(results):
     groups = results.by("operator")
-    assert [(name, group.n) for name, group in groups.items()] == [
+    assert [(name, len(group)) for name, group in groups.items()] == [
         ("none", 1),
         ("and", 1),
         ("not", 1),
@@ -46,7 +46,7 @@ def test_groups(results):
     assert domains["animals"].means["recall@20"] == pytest.approx(0.75)
     assert np.isnan(domains["plants"].means["leak"])
     assert list(results.by("wording")) == ["seen"]
-    assert results.only("domain", "plants").overall.means["recall@20"] == 0
+    assert results.only("domain", "plants").means["recall@20"] == 0
 
 
 def test_a_query_without_a_template_is_grouped_by_its_operators(results):

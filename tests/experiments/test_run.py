@@ -112,7 +112,7 @@ def test_the_report_compares_with_plain_towers(stored, tmp_path, capsys):
     row = rf"{re.escape(label)} \| learned \| validation \| ([+-])(\S+) \[\S+, \S+\] p \S+"
     [shown] = re.findall(row, page)
     corrected, plain = (
-        np.mean([result.overall.means["r_precision"] for result in results_of(stored, name)])
+        np.mean([result.means["r_precision"] for result in results_of(stored, name)])
         for name in ("corrected-frozen", "plain")
     )
     assert shown == ("+" if corrected >= plain else "-", short(abs(corrected - plain)))

@@ -53,7 +53,8 @@ class JudgedSet:
     def within(self, depth: int | Ints) -> Ints:
         """Number of documents within one depth, or one depth for each ranking."""
         ranks = np.arange(self.is_at.shape[1])
-        return np.count_nonzero(self.is_at & (ranks < np.reshape(depth, (-1, 1))), axis=1)
+        is_within = self.is_at & (ranks < np.reshape(depth, (-1, 1)))
+        return np.asarray(is_within.sum(axis=1), np.int64)
 
 
 class JudgedRanking(NamedTuple):

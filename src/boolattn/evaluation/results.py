@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -33,14 +34,6 @@ _ORDER = {
     "operator": ("none", *OPERATORS),
     "kind": KINDS,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMeans:
-    """A group of queries: its size, and the means of their values (nan where undefined)."""
-
-    n: int
-    means: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +77,26 @@ class Results:
             if values.shape != (n,):
                 raise ConfigError(f"{name} has values of shape {values.shape} for {n} queries")
 
+    def __len__(self) -> int:
+        return len(self.queries)
+
     @property
     def label(self) -> str:
         """Name of the system with its way of ranking."""
         return ", ".join(filter(None, (self.system, str(self.details.get("way", "")))))
 
-    @property
-    def overall(self) -> GroupMeans:
-        """The group of all queries."""
-        means = {name: mean(values) for name, values in self.values.items()}
-        return GroupMeans(len(self.queries), means)
+    @cached_property
+    def means(self) -> dict[str, float]:
+        """Mean of each metric; nan where no query has a value."""
+        return {name: mean(values) for name, values in self.values.items()}
 
-    def by(self, grouping: str) -> dict[str, GroupMeans]:
+    def by(self, grouping: str) -> dict[str, Results]:
         """Group the queries by template, operator, domain, wording or kind."""
         if grouping not in GROUPINGS:
             raise ConfigError(f"unknown grouping {grouping!r}; there are {', '.join(GROUPINGS)}")
         used = dict.fromkeys(name for query in self.queries for name in query.groups(grouping))
         first = [name for name in _ORDER.get(grouping, ()) if name in used]
-        return {name: self.only(grouping, name).overall for name in dict.fromkeys([*first, *used])}
+        return {name: self.only(grouping, name) for name in dict.fromkeys([*first, *used])}
 
     def only(self, grouping: str, name: str) -> Results:
         """Keep the queries of one group."""
@@ -117,7 +112,7 @@ class Results:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: the means, and the values of every query."""
         names = [item.name for item in fields(self) if item.name not in ("queries", "values")]
-        means = {name: _rounded(value) for name, value in self.overall.means.items()}
+        means = {name: _rounded(value) for name, value in self.means.items()}
         return {
             "format": FORMAT,
             **{name: getattr(self, name) for name in names},

@@ -23,17 +23,17 @@ def split_table(results: Results) -> str:
         f"{results.label}{gate} on {results.dataset}, {results.split}: "
         f"{len(results.queries):,} queries, {results.n_documents:,} documents"
     )
-    groups = {"all": results.overall}
+    groups = {"all": results}
     for grouping in ("template", "operator", "domain", "wording"):
         named = results.by(grouping)
         # A single group repeats the row of all.
         if len(named) > 1:
             prefix = "" if grouping == "template" else f"{grouping}: "
             groups |= {prefix + name: group for name, group in named.items()}
-    shown = [name for name, value in results.overall.means.items() if not math.isnan(value)]
+    shown = [name for name, value in results.means.items() if not math.isnan(value)]
     heads = [re.sub("^recall", "R", name.replace("_before_", "<")) for name in shown]
     rows = [
-        [name, f"{group.n:,}", *(short(group.means[metric]) for metric in shown)]
+        [name, f"{len(group):,}", *(short(group.means[metric]) for metric in shown)]
         for name, group in groups.items()
     ]
     return f"{title}\n\n{aligned(['', 'n', *heads], rows)}"

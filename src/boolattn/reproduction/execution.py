@@ -153,7 +153,7 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
             remove(home / part)
     metrics = ("r_precision", "leak", "recall@100")
     return "; ".join(
-        f"{r.split}: " + ", ".join(f"{name} {r.overall.means[name]:.3f}" for name in metrics)
+        f"{r.split}: " + ", ".join(f"{name} {r.means[name]:.3f}" for name in metrics)
         for r in results[: len(judged)]
     )
 

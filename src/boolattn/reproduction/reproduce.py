@@ -114,10 +114,10 @@ def _compared(target: Target, table: LineTable) -> str:
 
 def _by_template(table: LineTable) -> str:
     rows = [
-        [line.label, line.gate, split, f"`{name}`", str(group.n), short(group.means["recall@100"])]
+        [line.label, line.gate, split, f"`{name}`", str(len(part)), short(part.means["recall@100"])]
         for line in table.lines
         for split in line.rows
-        for name, group in line.averaged(split).by("template").items()
+        for name, part in line.averaged(split).by("template").items()
     ]
     columns = ["system", "operator labels", "queries", "template", "n", "Recall@100"]
     return markdown(columns, rows)

@@ -182,7 +182,7 @@ class Line:
         name, _, operator = metric.partition(" ")
         means = []
         for results in self.rows.get(split, {}).values():
-            groups = results.by("operator") if operator else {"": results.overall}
+            groups = results.by("operator") if operator else {"": results}
             means += [groups[operator].means.get(name, np.nan)] if operator in groups else []
         return [value for value in means if not np.isnan(value)]
 

@@ -110,8 +110,8 @@ class _Exchange:
                     chunks.append(message.get("body", b""))
                     n_bytes, has_more = n_bytes + len(chunks[-1]), message.get("more_body", False)
                     if n_bytes > self.max_body:
-                        message = f"the body may have at most {self.max_body} bytes"
-                        raise RefusedError(413, "body_too_large", message)
+                        text = f"the body may have at most {self.max_body} bytes"
+                        raise RefusedError(413, "body_too_large", text)
         except TimeoutError as error:
             text = f"the request's body did not arrive within {seconds:g} s"
             headers = {"Connection": "close"}
