@@ -9,22 +9,14 @@ import builtins
 import os
 import sys
 from collections import abc
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache, wraps
 from inspect import Parameter, signature
 from operator import ge, gt, le, lt
 from pathlib import Path
 from types import UnionType
-from typing import (
-    Any,
-    ParamSpec,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from boolattn.errors import ConfigError
 
@@ -86,13 +78,8 @@ class _Names(dict[str, Any]):
     """Names of a module's annotations, also of what only type checkers import."""
 
     def __missing__(self, name: str) -> Any:  # noqa: ANN401 - a type
-        if name.startswith("__"):
-            raise KeyError(name)
-        if name == "Path":
-            return Path
-        known = getattr(builtins, name, None) or getattr(abc, name, None)
         # A class of that name stands for the one that is not imported.
-        return known or (type(name, (), {}) if name in _TESTS else Any)
+        return type(name, (), {}) if name in _TESTS else Any
 
 
 @cache
@@ -100,7 +87,8 @@ def _hints(owner: Any) -> dict[str, Any]:  # noqa: ANN401 - a function or a clas
     module = vars(sys.modules[owner.__module__])
     # An alias that is written as text is known by its name.
     names = {name: value for name, value in module.items() if not isinstance(value, str)}
-    return get_type_hints(owner, localns=_Names(names))
+    plain = vars(builtins) | vars(abc) | {"Path": Path}
+    return get_type_hints(owner, localns=_Names(plain | names))
 
 
 def _fits(value: Any, hint: Any) -> bool:  # noqa: ANN401
@@ -112,15 +100,12 @@ def _fits(value: Any, hint: Any) -> bool:  # noqa: ANN401
         return any(_fits(value, kind) for kind in kinds)
     if origin in (tuple, Sequence, frozenset):
         is_many = isinstance(value, frozenset if origin is frozenset else Sequence)
-        return is_many and not isinstance(value, str | bytes) and _all_fit(value, kinds[0])
+        is_many = is_many and not isinstance(value, str | bytes)
+        return is_many and all(_fits(item, kinds[0]) for item in value)
     if origin in (dict, Mapping):
-        return isinstance(value, dict) and _all_fit(value.values(), kinds[1])
+        return isinstance(value, dict) and all(_fits(item, kinds[1]) for item in value.values())
     is_right = _TESTS.get(getattr(origin or hint, "__name__", ""))
     return is_right is None or is_right(value)
-
-
-def _all_fit(values: Iterable[Any], hint: Any) -> bool:  # noqa: ANN401
-    return all(_fits(value, hint) for value in values)
 
 
 def _check(name: str, hint: Any, kind: str, value: Any) -> None:  # noqa: ANN401
