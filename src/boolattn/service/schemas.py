@@ -160,14 +160,12 @@ def parsed_values(result: SearchResult) -> dict[str, Any]:
 
 def search_values(result: SearchResult, snippet: int) -> dict[str, Any]:
     """Return the results, whose texts are cut to so many characters, and the parsed query."""
-    return (
-        parsed_values(result)
-        | {name: getattr(result, name) for name in _OF_SEARCH}
-        | {
-            "hits": _hits(result, result.hits, snippet),
-            "ranked_lower": _hits(result, result.ranked_lower, snippet),
-        }
-    )
+    return {
+        **parsed_values(result),
+        **{name: getattr(result, name) for name in _OF_SEARCH},
+        "hits": _hits(result, result.hits, snippet),
+        "ranked_lower": _hits(result, result.ranked_lower, snippet),
+    }
 
 
 def _node(tree: QueryTree, numbers: Iterator[int]) -> dict[str, Any]:
@@ -183,19 +181,16 @@ def _hits(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list[dict[
     for rank, hit in enumerate(hits, start=1 + result.offset):
         start, end = hit.passage or (0, len(hit.text))
         end = min(end, start + snippet)
-        replies.append(
-            vars(hit)
-            | {
-                "text": hit.text[start:end],
-                "rank": rank,
-                "is_cut": end - start < len(hit.text),
-                "highlights": [
-                    (a - start, b - start) for a, b in result.highlights(hit) if b <= end
-                ],
-                "score": round(float(hit.score), _DIGITS),
-                "exceeds": [round(float(share), _DIGITS) for share in hit.exceeds],
-            }
-        )
+        marked = [(a - start, b - start) for a, b in result.highlights(hit) if b <= end]
+        values = {
+            "text": hit.text[start:end],
+            "rank": rank,
+            "is_cut": end - start < len(hit.text),
+            "highlights": marked,
+            "score": round(float(hit.score), _DIGITS),
+            "exceeds": [round(float(share), _DIGITS) for share in hit.exceeds],
+        }
+        replies.append(vars(hit) | values)
     return replies
 
 
