@@ -38,13 +38,7 @@ source_options = joined(
     option("--id-field", help="Field with the id."),
     option("--title-field", help="Field with the title."),
     option("--skip-bad", is_flag=True, help="Report rows with an error and go on."),
-    option(
-        "--max-line",
-        type=click.FloatRange(0.001),
-        default=256,
-        metavar="MB",
-        help="Most megabytes of a line.",
-    ),
+    option("--max-line", type=click.FloatRange(0.001), default=256, help="Most MB of a line."),
     option("--follow-links", is_flag=True, help="Also read files of a folder that are links."),
 )
 

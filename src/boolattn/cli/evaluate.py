@@ -47,14 +47,8 @@ metrics_option = option("--metric", "metrics", multiple=True, help="recall@100, 
 @option("--strict-not", is_flag=True, help="Remove documents with a negated operand's words.")
 @option("--hybrid", is_flag=True, help="Use lexical scores too.")
 @metrics_option
-@option(
-    "--limit-documents",
-    "n_documents",
-    type=click.IntRange(0),
-    default=0,
-    help="Rank about so many: those named by queries, and others; 0: all.",
-)
-@option("--limit-queries", "n_queries", type=click.IntRange(0), default=0, help="0: all.")
+@option("--limit-documents", "n_documents", default=0, help="Rank about so many; 0: all.")
+@option("--limit-queries", "n_queries", default=0, help="0: all.")
 @option("--seed", default=0, help="Random seed of samples and generated data.")
 @option("--device", help="cpu or cuda; default: a GPU if any.")
 @option("--out", type=Path, default=Path("out/evaluation"), help="Folder of results and runs.")

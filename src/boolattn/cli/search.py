@@ -54,11 +54,7 @@ _OPERATORS = {"AND": "green", "OR": "cyan", "NOT": "red"}
 @option("--mode", default="auto", help="Query syntax: auto, plain, explicit.")
 @option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="Also !=, ~, >=, >, <=, <.")
 @option("--hybrid/--no-hybrid", default=None, help="Search by words too; default: if there are.")
-@option(
-    "--strict-not/--no-strict-not",
-    default=None,
-    help="Leave out documents with what NOT excludes, by words and kinds; default: yes.",
-)
+@option("--strict-not/--no-strict-not", default=None, help="Leave out what NOT excludes; default.")
 @option("--kinds/--no-kinds", default=True, help="Let things of a negated kind count.")
 @option("--allow", multiple=True, help="Word that is not of a negated kind; repeatable.")
 @option("--min-score", type=float, help="Least similarity of a result to what is asked for.")

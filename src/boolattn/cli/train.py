@@ -109,12 +109,7 @@ def checksums(folder: Path) -> None:
 @option("--stored", type=Path, help="Show this folder's finished runs only.")
 @option("--seeds", default="0,42,1234", help="Separated by commas; these are the paper's.")
 @option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting.")
-@option(
-    "--start",
-    multiple=True,
-    metavar="SYSTEM=FOLDER",
-    help="Model that table2 continues; may have {seed}.",
-)
+@option("--start", multiple=True, help="SYSTEM=FOLDER: model that table2 continues, of {seed}.")
 @option("--model", type=Path, help="Of figure1; default: the shipped one.")
 @option("--threads", type=click.IntRange(1), default=2, help="CPU threads.")
 def reproduce(target: str, out: Path, **options: Any) -> None:
