@@ -76,7 +76,7 @@ def test_search_and_explain(index):
 def test_what_needs_torch_says_so_in_one_line(tmp_path):
     (tmp_path / "modules.json").write_text("[]")
     for arguments in (
-        ("explain", "moths but not bees", "--operator", "not"),
+        ("explain", "moths but not bees", "--figure", "bees.png"),
         ("export", tmp_path, tmp_path / "out"),
         ("index", __file__, "--model", tmp_path, "--out", tmp_path / "index"),
         ("train", "--out", tmp_path / "run"),

@@ -223,7 +223,6 @@ def _evaluate_people(model: str, splits: Sequence[str], *, device: str | None, *
 @metrics_option
 @option("--by", help="template, operator, domain, wording or kind.")
 @option("--figure", type=Path, help="Draw both by template.")
-@option("--seed", default=0, help="Random seed of the test.")
 @json_option
 def compare(first: str, second: str, by: str | None, figure: Path | None, **options: Any) -> None:
     """Compare two systems query by query: difference, 95% interval, p value.
@@ -241,10 +240,7 @@ def compare(first: str, second: str, by: str | None, figure: Path | None, **opti
         groups = {name: [system.only(by, name) for system in systems] for name in systems[0].by(by)}
     grouped = [name for name in _GROUPED if all(name in system.values for system in systems)]
     metrics = options["metrics"] or (grouped if by else None)
-    compared = {
-        name: compare_results(*pair, metrics=metrics, seed=options["seed"])
-        for name, pair in groups.items()
-    }
+    compared = {name: compare_results(*pair, metrics=metrics) for name, pair in groups.items()}
     if options["as_json"]:
         plain = {name: {m: asdict(c) for m, c in rows.items()} for name, rows in compared.items()}
         named = {"first": systems[0].system, "second": systems[1].system}

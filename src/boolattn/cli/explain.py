@@ -26,12 +26,9 @@ FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 @click.command()
 @click.argument("text", help="The text.")
 @option("--model", type=Path, help="Model folder; default: shipped.")
-@option("--operator", multiple=True, help="Open this gate: and, or, not.")
 @option("--figure", type=Path, help="Write heat maps to this file.")
 @json_option
-def explain(
-    text: str, model: Path | None, operator: tuple[str, ...], figure: Path | None, as_json: bool
-) -> None:
+def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -> None:
     """Show the parsed query, and cue, scope, bias and change of attention by token."""
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
@@ -43,7 +40,7 @@ def explain(
     quiet_libraries()
     folder = model or resolve(SHIPPED)
     plan = QueryReader(load_parser()).read(text)
-    result = _explained(folder, text, [*operator], is_needed=bool(operator or figure))
+    result = _explained(folder, text, is_needed=figure is not None)
     if as_json:
         values = {"text": text} if result is None else result.to_dict()
         print_json(values | {"parsed": _parse_values(plan)})
@@ -60,9 +57,7 @@ def explain(
         note(f"heat map: {figure}")
 
 
-def _explained(
-    folder: Path, text: str, operators: list[str], *, is_needed: bool
-) -> Explanation | None:
+def _explained(folder: Path, text: str, *, is_needed: bool) -> Explanation | None:
     """Return what the attention does; ``None`` where that is not needed and cannot be had."""
     from boolattn.encoders.models import require_torch, torch_folder
 
@@ -80,7 +75,7 @@ def _explained(
         if is_needed:
             raise ConfigError(f"{folder.name} has no BoolAttn, and {error}") from error
         return None
-    return explain_text(encoder, tokenizer, text, operators=operators or None)
+    return explain_text(encoder, tokenizer, text)
 
 
 def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
