@@ -56,6 +56,11 @@ class JudgedSet:
         is_within = self.is_at & (ranks < np.reshape(depth, (-1, 1)))
         return np.asarray(is_within.sum(axis=1), np.int64)
 
+    def reciprocal_rank(self, depth: int | None = None) -> Floats:
+        """One divided by the rank of the first document, 0 if none is among the first results."""
+        head = self.is_at[:, :depth]
+        return np.max(head / np.arange(1, head.shape[1] + 1), axis=1, initial=0.0)
+
 
 class JudgedRanking(NamedTuple):
     """Rankings, with the relevant and excluded documents in them."""
@@ -92,9 +97,7 @@ def recall(judged: JudgedRanking, k: int) -> Floats:
 
 def mrr(judged: JudgedRanking, k: int) -> Floats:
     """Reciprocal rank of the first relevant document, 0 if none is among the first ``k``."""
-    head = judged.relevant.is_at[:, :k]
-    first = (head / np.arange(1, head.shape[1] + 1)).max(axis=1, initial=0.0)
-    return np.where(judged.relevant.n > 0, first, np.nan)
+    return np.where(judged.relevant.n > 0, judged.relevant.reciprocal_rank(k), np.nan)
 
 
 def ndcg(judged: JudgedRanking, k: int) -> Floats:
@@ -160,9 +163,7 @@ def pairwise(judged: JudgedRanking) -> Floats:
     """
     if len(judged.relevant.n) % 2 or not np.all(judged.relevant.n * judged.excluded.n == 1):
         raise ConfigError("pairwise accuracy needs pairs of queries, each with two documents")
-    first = judged.relevant.is_at.argmax(axis=1) < judged.excluded.is_at.argmax(axis=1)
-    # A document that was not returned ranks last.
-    is_right = judged.relevant.is_at.any(axis=1) & (first | ~judged.excluded.is_at.any(axis=1))
+    is_right = judged.relevant.reciprocal_rank() > judged.excluded.reciprocal_rank()
     return np.repeat(is_right.reshape(-1, 2).all(axis=1), 2).astype(np.float64)
 
 

@@ -132,21 +132,20 @@ def read_run(
             continue
         qid, document, rank, score = _fields(line, path, number)
         index = indices.get(qid, indices.get(unquote(qid)))
+        row = rows.get(document, rows.get(unquote(document)))
         if index is None:
             other = qid
-            continue
-        row = rows.get(document, rows.get(unquote(document)))
-        if row is None and skip_unknown:
+        elif row is not None:
+            if row in ranked[index]:
+                raise DataError(f"{path}:{number}: {document!r} comes twice for query {qid!r}")
+            ranked[index][row] = (-score, rank)
+        elif skip_unknown:
             unknown = document
-            continue
-        if row is None:
+        else:
             raise DataError(
                 f"{path}:{number}: no document {document!r} among {len(rows)}; "
                 "is this run of another corpus?"
             )
-        if row in ranked[index]:
-            raise DataError(f"{path}:{number}: {document!r} comes twice for query {qid!r}")
-        ranked[index][row] = (-score, rank)
     if not any(ranked):
         reason = f"it has {other!r}, expected {query_ids[0]!r}" if other else "it is empty"
         reason = f"no document {unknown!r} in the corpus" if unknown else reason
