@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import prometheus_client
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 
 from boolattn.service.batching import CLIENT
 from boolattn.service.errors import RefusedError, as_refused
@@ -100,23 +100,19 @@ class _Exchange:
 
     async def read_body(self, seconds: float) -> None:
         """Receive the whole body; refuse one that is too large or too slow."""
-        chunks, n_bytes, has_more = [], 0, True
+        body = bytearray()
         try:
             async with asyncio.timeout(seconds):
-                while has_more:
-                    message = await self.receive()
-                    if message["type"] == "http.disconnect":
-                        raise ClientDisconnect
-                    chunks.append(message.get("body", b""))
-                    n_bytes, has_more = n_bytes + len(chunks[-1]), message.get("more_body", False)
-                    if n_bytes > self.max_body:
+                async for chunk in Request(self.scope, self.receive).stream():
+                    body += chunk
+                    if len(body) > self.max_body:
                         text = f"the body may have at most {self.max_body} bytes"
                         raise RefusedError(413, "body_too_large", text)
         except TimeoutError as error:
             text = f"the request's body did not arrive within {seconds:g} s"
             headers = {"Connection": "close"}
             raise RefusedError(408, "slow_body", text, headers=headers) from error
-        self.body = b"".join(chunks)
+        self.body = bytes(body)
 
     async def read(self) -> Message:
         """Give the body to the application, which then waits for the caller to leave."""
