@@ -7,7 +7,6 @@ import logging
 import shutil
 import time
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +37,7 @@ from boolattn.training.run_folder import about_machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from sentence_transformers import SentenceTransformer
 
@@ -147,10 +147,9 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     Run(run.key, results, details).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
     home = paths.model(run.key)
-    for part in ("checkpoint.safetensors", "best", _BEGUN) if paths.keep_models else ("",):
-        remove = shutil.rmtree if (home / part).is_dir() else Path.unlink
-        if (home / part).exists():
-            remove(home / part)
+    shutil.rmtree(home / "best" if paths.keep_models else home, ignore_errors=True)
+    for name in ("checkpoint.safetensors", _BEGUN):
+        (home / name).unlink(missing_ok=True)
     metrics = ("r_precision", "leak", "recall@100")
     return "; ".join(
         f"{r.split}: " + ", ".join(f"{name} {r.means[name]:.3f}" for name in metrics)
