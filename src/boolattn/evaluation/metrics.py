@@ -59,7 +59,8 @@ class JudgedSet:
     def reciprocal_rank(self, depth: int | None = None) -> Floats:
         """One divided by the rank of the first document, 0 if none is among the first results."""
         head = self.is_at[:, :depth]
-        return np.max(head / np.arange(1, head.shape[1] + 1), axis=1, initial=0.0)
+        first: Floats = np.max(head / np.arange(1, head.shape[1] + 1), axis=1, initial=0.0)
+        return first
 
 
 class JudgedRanking(NamedTuple):
