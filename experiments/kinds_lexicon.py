@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-CLASSES, CONCRETE, PLACES, ROOTS, SKIPPED, NOUNS = (value.split() for value in _TABLE.values())
+CLASSES, CONCRETE, PLACES, ROOTS, SKIPPED, NOUNS, CUT = (value.split() for value in _TABLE.values())
 #: Senses of a word; people of a city; how much larger than another of its name it is.
 N_SENSES, MIN_PEOPLE, MUCH_LARGER = 3, 100_000, 5
+#: A sense that is so many times rarer than the first, which is seen so often, is left out.
+MUCH_RARER, SEEN = 8, 5
 
 
 class Synset(NamedTuple):
@@ -61,6 +63,7 @@ class LexiconBuilder:
         index = rows(wordnet / "index.noun")
         self.senses = {row[0]: [int(n) for n in row[-int(row[2]) :]] for row in index}
         self.wider = {number: self._wider(node) for number, node in self.synsets.items()}
+        self.wider |= {self.senses[word][0]: [] for word in CUT}
         below = defaultdict(list)
         for number, parents in self.wider.items():
             for parent in parents:
@@ -73,6 +76,9 @@ class LexiconBuilder:
         self.order = sorted(chosen)
         self.position = {number: at for at, number in enumerate(self.order)}
         self.entries: dict[str, list[int]] = defaultdict(list)
+        files = (wordnet / f"index.{part}" for part in ("noun", "verb", "adj", "adv"))
+        listed = (plain_phrase(row[0]) for file in files for row in rows(file))
+        self.words = {word for word in listed if word.isalpha() and len(word) > 3}
 
     def _wider(self, node: Synset) -> list[int]:
         skipped = {
@@ -84,11 +90,19 @@ class LexiconBuilder:
     def add_nouns(self) -> None:
         """Add the first senses of nouns; words that are mostly something else are left out."""
         counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-        for key, _, n in rows(self.wordnet / "cntlist.rev"):
-            counts[key.split("%")[0]][key.split("%")[1][0] != "1"] += int(n)
+        seen: dict[tuple[str, int], int] = {}  # of a noun and the number of its sense
+        for key, sense, n in rows(self.wordnet / "cntlist.rev"):
+            word, _, kind = key.partition("%")
+            counts[word][kind[0] != "1"] += int(n)
+            if kind[0] == "1":
+                seen[word, int(sense)] = int(n)
         others = {word for word, (noun, other) in counts.items() if other > 2 * noun + 1}
         for word, numbers in self.senses.items():
-            for number in numbers[:N_SENSES] if re.fullmatch(".*[a-z].*", word[:99]) else ():
+            for at, number in enumerate(numbers[:N_SENSES], 1):
+                first = seen.get((word, 1), 0)
+                is_rare = first >= SEEN and seen.get((word, at), 0) * MUCH_RARER < first
+                if is_rare or not re.fullmatch(".*[a-z].*", word[:99]):
+                    continue
                 node = self.synsets[number]
                 written = min((w for w in node.words if w.lower() == word), default=word)
                 is_one = node.kind == "location" or "@i" in (sign for sign, _, _ in node.pointers)
@@ -128,18 +142,17 @@ class LexiconBuilder:
             other = max((n for n, where in named if where != code), default=0)
             known = self.entries.get(plain_phrase(codes[code]["name"]), ())
             country = next((entry >> SHIFT for entry in known if entry & NAME), None)
-            is_clear = name not in self.entries and other * MUCH_LARGER < people
+            is_clear = name not in self.entries and name not in self.words
+            is_clear &= other * MUCH_LARGER < people
             if country is not None and is_clear and len(name) > 2:
                 self.entries[name] = [country << SHIFT | NAME | MEMBER]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what the lexicon's file holds."""
-        names, classes = sorted(self.entries), ("noun", "verb", "adj", "adv")
-        listed = (row[0] for part in classes for row in rows(self.wordnet / f"index.{part}"))
-        words = {w for w in map(plain_phrase, listed) if w.isalpha() and len(w) > 3}
+        names = sorted(self.entries)
         parents = [[self.position.get(to, -1) for to in self.wider[n]] for n in self.order]
         parents = [[parent for parent in row if parent >= 0] for row in parents]
-        texts = {"lemmas": names, "words": sorted(words - self.entries.keys())}
+        texts = {"lemmas": names, "words": sorted(self.words - self.entries.keys())}
         return {
             **{key: np.frombuffer("\n".join(v).encode(), np.uint8) for key, v in texts.items()},
             "counts": np.array([len(self.entries[name]) for name in names], np.uint8),

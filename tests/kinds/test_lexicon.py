@@ -88,6 +88,13 @@ def test_a_thing_is_of_its_kind(text, kind):
         ("a tea towel", "caffeine"),
         ("roasted eggplant", "egg"),
         ("the cream, scheme and dream", "fish"),
+        # People, and senses that are much rarer than the first.
+        ("the human race", "animal"),
+        ("a creature of the night", "animal"),
+        ("two soldiers", "animal"),
+        ("Cool it on a rack.", "meat"),
+        ("trade with China", "island"),
+        ("after Independence in 1960", "United States"),
         # A kind is not of the things of it.
         ("dairy", "cream"),
         ("a bag of dog food", "dog"),

@@ -35,7 +35,11 @@ _FILLER = """
     program programs recipe recipes
 """
 #: Words that never say anything, even where nothing else stands beside them.
-_PRONOUNS = "have he her him his i its me my one ones our she them their they us we who you your"
+_EMPTY = """
+    about am been being can could did do does doing during each from had has have he her him his how i
+    its just may me might much must my one ones only our per really she should so some than them their
+    they too us very via was we were what when where while who whose why within would you your
+"""
 _TERM = re.compile(r"[^\W_]+")
 #: Scripts written without spaces: each character becomes a word.
 _UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])")
@@ -91,9 +95,11 @@ def operand_terms(text: str) -> list[str]:
 
     >>> operand_terms("recipes with something sweet"), operand_terms("something you have to eat")
     (['sweet'], ['someth', 'eat'])
+    >>> operand_terms("from England"), operand_terms("The Who")
+    (['england'], ['who'])
     """
     terms = terms_of(text)
-    for empty in (_PRONOUNS, _FILLER):
+    for empty in (_EMPTY, _FILLER):
         terms = [term for term in terms if term not in _words_of(empty)] or terms
     return terms
 
