@@ -126,17 +126,13 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
     if len(text) > _MAX_REORDERED:
         return None
     if (match := _NEITHER.fullmatch(text)) and (text.isupper() or text.islower()):
-        pieces = [
-            (EVERYTHING_BUT + "without ", match.span("first")),
-            (" or ", match.span("second")),
-        ]
-        return _moved(text, pieces)
+        before = ((EVERYTHING_BUT + "without ", "first"), (" or ", "second"))
+        return _moved(text, [(inserted, match.span(name)) for inserted, name in before])
     if match := _FREE_OF_SEVERAL.fullmatch(text) or _FREE_ALONE.fullmatch(text):
         start, end = match.span("several")
         items = [item.span() for item in _LACKED_WORD.finditer(text, start, end)]
-        names = match.groupdict()
-        name = "head" if names.get("head") else "last_head"
-        first = ("", match.span(name)) if names.get(name) else (EVERYTHING_BUT.strip(), (0, 0))
+        heads = [name for name, head in match.groupdict().items() if head and name != "several"]
+        first = ("", match.span(heads[0])) if heads else (EVERYTHING_BUT.strip(), (0, 0))
         others = [(" or " if n else " without ", span) for n, span in enumerate(items)]
         return _moved(text, [first, *others])
     match = _EXCLUDED_FIRST.fullmatch(text)

@@ -36,9 +36,10 @@ _FILLER = """
 """
 #: Words that never say anything, even where nothing else stands beside them.
 _EMPTY = """
-    about am been being can could did do does doing during each from had has have he her him his how i
-    its just may me might much must my one ones only our per really she should so some than them their
-    they too us very via was we were what when where while who whose why within would you your
+    about am been being can could did do does doing during each from had has have he her
+    him his how i its just may me might much must my one ones only our per really she
+    should so some than them their they too us very via was we were what when where while
+    who whose why within would you your
 """
 _TERM = re.compile(r"[^\W_]+")
 #: Scripts written without spaces: each character becomes a word.
