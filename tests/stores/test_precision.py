@@ -15,7 +15,7 @@ from boolattn.stores.filters import Filter
 from boolattn.stores.local.manifest import MANIFEST
 from boolattn.stores.local.store import LocalStore
 from boolattn.stores.settings import StoreSettings
-from boolattn.stores.writer import Batch
+from boolattn.stores.writer import Entry
 from tests.search import word_model
 
 N, DIMENSION, K = 5000, 384, 100
@@ -32,10 +32,7 @@ def vectors():
 
 
 def batch(names):
-    documents = Batch()
-    for name in names:
-        documents.add(Document(id=str(name), text="moths"), [(0, 5)])
-    return documents
+    return [Entry.of(Document(id=str(name), text="moths"), [(0, 5)]) for name in names]
 
 
 @pytest.fixture(scope="module")

@@ -114,6 +114,10 @@ class Filter:
     def __bool__(self) -> bool:
         return bool(self.conditions or self.alternatives or self.without or self.lacking)
 
+    def also(self, *conditions: Condition) -> Filter:
+        """Return the filter with more conditions."""
+        return replace(self, conditions=(*self.conditions, *conditions))
+
 
 def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
     """Turn filters into conditions.

@@ -19,6 +19,7 @@ from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
 from boolattn.settings import checked
 from boolattn.stores.base import ServerStore, similarities
+from boolattn.stores.filters import Filter
 from boolattn.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -28,14 +29,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.stores.base import Keys, Mask, Reader
-    from boolattn.stores.filters import Condition, Filter
+    from boolattn.stores.filters import Condition
 
     Array = NDArray[np.float32]
     Client = Any
     Row = dict[str, Any]
     Found = tuple[Any, float, Row]  # id, score and some values
-    #: In each list one alternative must hold, of which all conditions must.
-    Tests = list[list[list[Condition]]]
     Described = tuple[
         Mapping[str, Any], Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]
     ]
@@ -117,9 +116,9 @@ class Collection(ABC):
 
     @abstractmethod
     def search(
-        self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
+        self, field: str, queries: Sequence[Any], n: int, where: Filter, *names: str
     ) -> list[list[Found]]:
-        """Return the ``n`` best rows of each query that pass the tests, with some values.
+        """Return the ``n`` best rows of each query that pass a filter, with some values.
 
         Scores are cosines or inner products; a row without a vector is never found. In a field
         with an index of words texts are searched.
@@ -193,9 +192,9 @@ class ForeignStore(ServerStore):
         """Return the numbers of rows, without those that are left out."""
         conditions = (*where.conditions, *(where.alternatives[0] if where.alternatives else ()))
         self._required.update(c for c in conditions if not c.is_negated)
-        tests, n_asked = [[[c]] for c in conditions], n + len(where.without)
-        n_asked, ranked = min(n_asked, self.limit or n_asked), []
-        for rows in self._collection.search(field, queries, n_asked, tests):
+        n_asked, ranked = n + len(where.without), []
+        n_asked = min(n_asked, self.limit or n_asked)
+        for rows in self._collection.search(field, queries, n_asked, Filter(conditions)):
             keys = self._numbered([key for key, *_ in rows])
             scores = self._finite(np.array([score for _, score, _ in rows], np.float32))
             is_in = ~np.isin(keys, where.without)

@@ -76,7 +76,7 @@ def check_resumed(label: str, stopped: object, settings: StoreSettings) -> None:
 
 
 def check_build(
-    label: str, *, has_index: bool, is_stopped: bool, replace: bool, resume: bool
+    label: str, has_index: object, is_stopped: object, *, replace: bool, resume: bool
 ) -> None:
     """Refuse to build in place of an index, or of a stopped build, unless that was asked for."""
     if has_index and not replace and not (resume and is_stopped):

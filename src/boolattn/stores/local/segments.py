@@ -39,19 +39,18 @@ NUMBER, DATE = COMPARED = ("number", "date")
 
 def _columns(batch: Batch) -> Columns:
     """Return the arrays of a segment, but for its vectors."""
+    documents, lines = [entry.document for entry in batch], [entry.line for entry in batch]
     columns: Columns = {
-        "text": np.frombuffer(b"".join(batch.lines), np.uint8),
-        "offset": np.cumsum([0, *map(len, batch.lines)]),
-        "n_rows": np.array([len(spans) for spans in batch.spans]),
-        "span": np.array([span for spans in batch.spans for span in spans]),
-        "id": np.array([value_hash(document.id) for document in batch.documents], np.uint64),
+        "text": np.frombuffer(b"".join(lines), np.uint8),
+        "offset": np.cumsum([0, *map(len, lines)]),
+        "n_rows": np.array([len(entry.spans) for entry in batch]),
+        "span": np.array([span for entry in batch for span in entry.spans]),
+        "id": np.array([value_hash(document.id) for document in documents], np.uint64),
     }
-    for name in sorted({name for document in batch.documents for name in document.metadata}):
+    for name in sorted({name for document in documents for name in document.metadata}):
         # Each value of a document once.
-        cells = [
-            {filter_hash(value): value for value in items(document.metadata.get(name))}
-            for document in batch.documents
-        ]
+        listed = (items(document.metadata.get(name)) for document in documents)
+        cells = [{filter_hash(value): value for value in values} for values in listed]
         values = [value for cell in cells for value in cell.values()]
         columns[f"row:{name}"] = np.repeat(np.arange(len(cells)), [len(cell) for cell in cells])
         columns[f"hash:{name}"] = np.array([key for cell in cells for key in cell], np.uint64)

@@ -25,7 +25,7 @@ from boolattn.stores.values import number_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from boolattn.stores.foreign import Row, Tests
+    from boolattn.stores.foreign import Row
     from boolattn.stores.settings import StoreSettings
 
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
@@ -43,34 +43,34 @@ CANDIDATES = 128
 #: most frequent ones first, and words are counts by :func:`term_index`. The body is JSON.
 EMPTY: Row = {VECTOR: None, "tags": [], "numbers": {}, "asserted": [], "denied": [], WORDS: {}}
 EMPTY |= {"id": "", "n_passages": 0, "body": "{}"}
-HEADS: Tests = [[[Condition("part", "in", (0,))]]]
-PASSAGES: Tests = [[[Condition("part", "gte", (0,))]]]
+IS_HEAD, IS_PASSAGE = Condition("part", "in", (0,)), Condition("part", "gte", (0,))
 #: The kind of a condition on a list that lacks one of the values.
 LACKS = "lacks"
 
 
-def tests_of(where: Filter) -> Tests:
-    """Return a filter as tests of points."""
-    tests = [[[_stored(condition)]] for condition in where.conditions]
-    if where.alternatives:
-        tests.append([[*map(_stored, conditions)] for conditions in where.alternatives])
+def of_points(where: Filter) -> Filter:
+    """Return a filter of documents as one of points, by their tags and numbers."""
+    conditions = [*map(_stored, where.conditions)]
     if where.without:
-        tests.append([[Condition("document", "not", where.without)]])
-    return tests + [[[Condition("asserted", LACKS, terms)]] for terms in where.lacking if terms]
+        conditions.append(Condition("document", "not", where.without))
+    conditions += [Condition("asserted", LACKS, terms) for terms in where.lacking if terms]
+    return Filter((*conditions,), tuple((*map(_stored, every),) for every in where.alternatives))
 
 
 def _stored(condition: Condition) -> Condition:
-    """Return a condition as one on tags or numbers."""
     if condition.kind in RANGES:
         return replace(condition, name=f"numbers.{number_key(condition.number)}")
     tags, is_wanted = tag_condition(condition)
     return Condition("tags", "in" if is_wanted else "not", tags)
 
 
-def expression(tests: Tests, write: Callable[[Condition], str]) -> str:
-    """Write tests in a language with ``and``, ``or`` and parentheses."""
-    either = [" or ".join(" and ".join(map(write, every)) for every in test) for test in tests]
-    return " and ".join(f"({test})" for test in either)
+def expression(where: Filter, write: Callable[[Condition], str]) -> str:
+    """Write a filter in a language with ``and``, ``or`` and parentheses."""
+    tests = [*map(write, where.conditions)]
+    if where.alternatives:
+        either = " or ".join(" and ".join(map(write, every)) for every in where.alternatives)
+        tests.append(f"({either})")
+    return " and ".join(tests)
 
 
 class Database(Collection):
@@ -163,21 +163,21 @@ class Database(Collection):
         """Write points, in place of those with the same keys."""
 
     @abstractmethod
-    def remove(self, tests: Tests) -> None:
-        """Delete points, in one step."""
+    def remove(self, *conditions: Condition) -> None:
+        """Delete the points that meet all of some conditions, in one step."""
 
     @abstractmethod
-    def count(self, tests: Tests) -> int:
-        """Return the number of points that pass some tests."""
+    def count(self, where: Filter) -> int:
+        """Return the number of points that pass a filter."""
 
     @abstractmethod
-    def select(self, tests: Tests, n: int) -> list[int]:
-        """Return the ``n`` smallest keys of points that pass some tests."""
+    def select(self, where: Filter, n: int) -> list[int]:
+        """Return the ``n`` smallest keys of points that pass a filter."""
 
     def frequency(self, term: str) -> int:
         """Return the number of documents with a term."""
-        either = [[Condition(name, "in", (term,))] for name in ("asserted", "denied")]
-        return self.count([*HEADS, either])
+        either = ((Condition(name, "in", (term,)),) for name in ("asserted", "denied"))
+        return self.count(Filter((IS_HEAD,), (*either,)))
 
     def read_state(self) -> State:
         """Read what the store says of itself, settings included; refuse another format."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,8 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from boolattn.stores.filters import Condition
-    from boolattn.stores.foreign import Described, Tests
+    from boolattn.stores.filters import Condition, Filter
+    from boolattn.stores.foreign import Described
 
     Connection = Any
     Parameters = Sequence[Any] | Mapping[str, Any]
@@ -59,14 +58,14 @@ TIMEOUT = 30.0
 ERRORS = (psycopg.Error, UnicodeEncodeError)
 
 
-@dataclass(eq=False)
 class PostgresServer:
-    """A few connections to a Postgres; errors become one line."""
+    """A few connections to a Postgres, by an address as libpq takes it.
 
-    _address: str  # as libpq takes it
-    _label: str  # says in errors what is asked for
+    Errors become one line, which a label begins.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, address: str, label: str) -> None:
+        self._address, self._label = address, label
         self._slots = BoundedSemaphore(_CONNECTIONS)
         self._idle: list[Connection] = []
         # Else a connection that is not closed warns of it.
@@ -167,15 +166,15 @@ def quoted_table(name: str) -> str:
     return ".".join(map(quoted, name.split(".")))
 
 
-def written(tests: Tests, types: Types, label: str) -> tuple[str, dict[str, Any]]:
-    """Write tests on a table that is called d; return them with their values."""
+def written(where: Filter, types: Types, label: str) -> tuple[str, dict[str, Any]]:
+    """Write a filter of a table that is called d; return it with its values."""
     values: dict[str, Any] = {}
 
     def add(value: object) -> str:
         values[f"value{len(values)}"] = value
         return f"%(value{len(values) - 1})s"
 
-    return expression(tests, lambda c: _test(c, types, label, add)) or "true", values
+    return expression(where, lambda c: _test(c, types, label, add)) or "true", values
 
 
 def _test(condition: Condition, types: Types, label: str, add: Callable[[object], str]) -> str:

@@ -19,7 +19,7 @@ from boolattn.data.records import Document
 from boolattn.errors import ServerError
 from boolattn.stores.base import ServerStore, best_documents, warned
 from boolattn.stores.filters import NUMBERS, Condition, Field, Filter
-from boolattn.stores.points.database import HEADS, PASSAGES, VECTOR, WORDS, tests_of
+from boolattn.stores.points.database import IS_HEAD, IS_PASSAGE, VECTOR, WORDS, of_points
 from boolattn.stores.points.draft import PointDraft, rest
 from boolattn.stores.settings import HNSW, check_build, check_ids
 from boolattn.stores.values import key_of, passage_keys, term_index
@@ -115,16 +115,17 @@ class PointStore(ServerStore):
             return
         with self.database.writing() as database:
             try:
-                database.remove([[[Condition(database.id_field, "in", (*keys.values(),))]]])
+                database.remove(Condition(database.id_field, "in", (*keys.values(),)))
             except ServerError:
                 if self.find(names):  # else the answer alone was lost
                     raise
             with warned(f"{self.label}: cannot remove the rest of documents, which is masked"):
-                database.remove(rest([*keys.values()], ()))
+                database.remove(*rest([*keys.values()], ()))
         self._counts.clear()
 
     def info(self) -> dict[str, Any]:
-        counts = {"documents": self.count(Filter()), "passages": self.database.count(PASSAGES)}
+        n_passages = self.database.count(Filter((IS_PASSAGE,)))
+        counts = {"documents": self.count(Filter()), "passages": n_passages}
         return counts | super().info() | ({"vectors": "exact"} if self.database.is_exact else {})
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
@@ -144,15 +145,11 @@ class PointStore(ServerStore):
         self, field: str, queries: Sequence[Any], n: int, where: Filter
     ) -> list[list[Found]]:
         """Search some vectors at a time."""
-        has_passages, tests = field == VECTOR and self.settings.passages, tests_of(where)
+        has_passages = field == VECTOR and self.settings.passages
         names = ("document", "part", "version") if has_passages else ()
-        return [
-            rows
-            for start in range(0, len(queries), _QUERIES)
-            for rows in self.database.search(
-                field, queries[start : start + _QUERIES], n, tests, *names
-            )
-        ]
+        groups = (queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES))
+        answers = (self.database.search(field, g, n, of_points(where), *names) for g in groups)
+        return [rows for answer in answers for rows in answer]
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)
@@ -180,17 +177,15 @@ class PointStore(ServerStore):
         return self._ranked([next(answers) if vector else [] for vector in vectors], n)
 
     def count(self, where: Filter) -> int:
-        return self.database.count([*tests_of(where), *HEADS])
+        return self.database.count(of_points(where).also(IS_HEAD))
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         return [self._remembered(term) for term in terms]
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
-        among = [[Condition(self.database.id_field, "in", (*keys.tolist(),))]]
-        return np.isin(keys, self._select(Filter((condition,)), len(keys), among))
-
-    def _select(self, where: Filter, n: int, *among: list[list[Condition]]) -> list[int]:
-        return self.database.select([*tests_of(where), *HEADS, *among], n)
+        among = Condition(self.database.id_field, "in", (*keys.tolist(),))
+        where = of_points(Filter((condition,))).also(IS_HEAD, among)
+        return np.isin(keys, self.database.select(where, len(keys)))
 
     def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         rows = self.database.get(keys.tolist(), "asserted", "denied")
@@ -240,7 +235,8 @@ class PointStore(ServerStore):
 
     def sample(self, n: int) -> list[Document]:
         """Read the documents of smallest keys, which are hashes of their ids."""
-        return [*filter(None, self.documents(np.array(self._select(Filter(), n), np.int64)))]
+        keys = self.database.select(Filter((IS_HEAD,)), n)
+        return [*filter(None, self.documents(np.array(keys, np.int64)))]
 
     def _rarity(self, terms: Iterable[str]) -> dict[str, float]:
         """Return the factor of each term in a query; a term that no document has is absent."""
