@@ -18,8 +18,8 @@ from boolattn.errors import ConfigError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
 from boolattn.settings import checked
-from boolattn.stores.base import ServerStore, similarities
-from boolattn.stores.filters import Filter
+from boolattn.stores.base import Keys, Mask, Reader, ServerStore, similarities
+from boolattn.stores.filters import Condition, Filter
 from boolattn.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from boolattn.stores.base import Keys, Mask, Reader
-    from boolattn.stores.filters import Condition
 
     Array = NDArray[np.float32]
     Client = Any

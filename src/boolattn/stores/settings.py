@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +63,6 @@ def check_format(address: object, version: object, known: int) -> None:
         raise IndexMismatchError(
             f"{address} has format {version}, this version reads {known}: build it again with "
             f"boolattn index FILE --out {address} --replace"
-        )
-
-
-def check_resumed(label: str, stopped: object, settings: StoreSettings) -> None:
-    """Refuse to go on with a build that was stopped, and that has other settings."""
-    if stopped != asdict(settings):
-        raise IndexMismatchError(
-            f"the build that was stopped in {label} has other settings or another model; begin "
-            "again with --replace"
         )
 
 

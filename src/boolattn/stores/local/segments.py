@@ -118,11 +118,6 @@ class Segment:
         scales = self.columns.get("scale")
         return values if scales is None else values * scales[rows][:, None]
 
-    def document(self, number: int) -> Document:
-        """Read one document."""
-        start, end = self.columns["offset"][number : number + 2]
-        return Document(**json.loads(self.columns["text"][start:end].tobytes()))
-
 
 class FieldValues(NamedTuple):
     """All values of a field: the document of each, its hash, and its number or date, else NaN."""
@@ -145,10 +140,8 @@ class Rows:
         self.row_starts = np.cumsum([0, *(segment.n_rows for segment in segments)])
         self._number_starts = np.cumsum([0, *(segment.n_documents for segment in segments)])
         self.n_rows, self.n_documents = int(self.row_starts[-1]), int(self._number_starts[-1])
-        #: Of each document, and the number of rows.
-        self.first_rows: Keys = np.cumsum(
-            np.concatenate([[0], *(segment.columns["n_rows"] for segment in segments)])
-        )
+        counts = [segment.columns["n_rows"] for segment in segments]
+        self.first_rows: Keys = np.cumsum(np.concatenate([[0], *counts]))  # and one behind the last
         self.has_passages = self.n_rows > self.n_documents
         self.live = np.isin(np.arange(self.n_documents), manifest.deleted, invert=True)
         self._dimension = manifest.settings.dimension
@@ -163,7 +156,7 @@ class Rows:
 
     def spans(self, number: int) -> list[tuple[int, int]]:
         """Return the passages of a document."""
-        index = int(np.searchsorted(self._number_starts, number, side="right")) - 1
+        index = self._segment_of(number)
         first, last = self.first_rows[number : number + 2] - self.row_starts[index]
         return [(a, b) for a, b in self.segments[index].columns["span"][first:last].tolist()]
 
@@ -178,8 +171,13 @@ class Rows:
 
     def document(self, number: int) -> Document:
         """Read one document."""
-        index = int(np.searchsorted(self._number_starts, number, side="right")) - 1
-        return self.segments[index].document(int(number - self._number_starts[index]))
+        index = self._segment_of(number)
+        columns, row = self.segments[index].columns, number - self._number_starts[index]
+        start, end = columns["offset"][row : row + 2]
+        return Document(**json.loads(columns["text"][start:end].tobytes()))
+
+    def _segment_of(self, number: int) -> int:
+        return int(np.searchsorted(self._number_starts, number, side="right")) - 1
 
     def find(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the numbers of some ids; those of unknown and deleted documents are absent."""

@@ -72,13 +72,10 @@ class Snapshot(Rows, Reader):
         self.check_length(vectors)
         if self._graph is not None:
             return self._approximate(vectors, n, where)
-        ranked, size = [], max(1, _MAX_SCORES // max(1, self.n_rows))
-        for start in range(0, len(vectors), size):
-            keys, products = self.scan(vectors[start : start + size], where)
-            ranked += [
-                Ranked(keys[r], scores) for r, scores in zip(*top_k(products, n), strict=True)
-            ]
-        return ranked
+        keys, products = self.scan(vectors, where)
+        return [
+            Ranked(keys[rows], scores) for rows, scores in zip(*top_k(products, n), strict=True)
+        ]
 
     def _approximate(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         """Search more and more rows, until they are of enough documents."""

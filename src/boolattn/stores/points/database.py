@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, Self
 from boolattn.errors import IndexFolderError
 from boolattn.stores.filters import RANGES, Condition, Filter, tag_condition
 from boolattn.stores.foreign import DOT, Collection
-from boolattn.stores.settings import check_format, no_index, saved_settings
+from boolattn.stores.settings import StoreSettings, check_format, no_index, saved_settings
 from boolattn.stores.values import number_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from boolattn.stores.foreign import Row
-    from boolattn.stores.settings import StoreSettings
 
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
     State = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from boolattn.errors import DataError, ServerError
+from boolattn.errors import DataError, IndexMismatchError, ServerError
 from boolattn.stores.analysis import document_terms
-from boolattn.stores.base import warned
+from boolattn.stores.base import Array, warned
 from boolattn.stores.filters import (
     MAX_TAGS,
     NUMBERS,
@@ -21,7 +21,7 @@ from boolattn.stores.filters import (
     document_tags,
 )
 from boolattn.stores.points.database import EMPTY, FORMAT, IS_HEAD, VECTOR, WORDS
-from boolattn.stores.settings import check_resumed, no_documents
+from boolattn.stores.settings import StoreSettings, no_documents
 from boolattn.stores.values import key_of, number_key, passage_keys, term_index
 from boolattn.stores.writer import Draft
 
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from boolattn.data.records import Document
-    from boolattn.stores.base import Array
     from boolattn.stores.foreign import Row
     from boolattn.stores.points.database import Database, State
-    from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Batch, Entry
 
 #: Points and estimated bytes of one request; a server takes some 32 MB.
@@ -60,7 +58,11 @@ class PointDraft(Draft):
         state |= {"collection": database.collection, "fields": {}}
         if is_resumed:
             state = database.read_state()
-            check_resumed(database.name, state["settings"], settings)
+            if state["settings"] != asdict(settings):
+                raise IndexMismatchError(
+                    f"the build that was stopped in {database.name} has other settings or another "
+                    "model; begin again with --replace"
+                )
         database.settings = settings
         return cls(database, state, True, is_resumed)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from pgvector import HalfVector, Vector
@@ -19,7 +19,7 @@ from psycopg.errors import UndefinedTable
 from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
-from boolattn.stores.base import one_line
+from boolattn.stores.base import Array, one_line
 from boolattn.stores.filters import Condition, Filter
 from boolattn.stores.foreign import COSINE, DOT
 from boolattn.stores.points.database import IS_HEAD, Database
@@ -36,9 +36,7 @@ from boolattn.stores.values import term_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Self
 
-    from boolattn.stores.base import Array
     from boolattn.stores.foreign import Client, Described, Found, Row
     from boolattn.stores.points.database import State
     from boolattn.stores.points.postgres_server import Connection, Parameters, Types

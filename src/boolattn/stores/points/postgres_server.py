@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import IndexBusyError, MissingDataError, QueryError, ServerError
 from boolattn.stores.base import one_line
-from boolattn.stores.filters import RANGES, SIGNS, of_type
+from boolattn.stores.filters import RANGES, SIGNS, Condition, Filter, of_type
 from boolattn.stores.foreign import COSINE, DOT
 from boolattn.stores.points.database import LACKS, expression
 
@@ -22,7 +22,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from boolattn.stores.filters import Condition, Filter
     from boolattn.stores.foreign import Described
 
     Connection = Any

@@ -26,7 +26,7 @@ from boolattn.errors import MissingDataError
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
-from boolattn.stores.filters import RANGES
+from boolattn.stores.filters import RANGES, Condition, Filter
 from boolattn.stores.foreign import COSINE, DOT
 from boolattn.stores.points.database import CANDIDATES, LACKS, VECTOR, WORDS, Database
 from boolattn.stores.points.store import PointStore
@@ -41,7 +41,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from boolattn.stores.filters import Condition, Filter
     from boolattn.stores.foreign import Client, Described, Found, Row
 
     Model = Any  # of the client's

@@ -17,21 +17,19 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.errors import ServerError
-from boolattn.stores.base import ServerStore, best_documents, warned
+from boolattn.stores.base import Array, Keys, Mask, Passages, ServerStore, best_documents, warned
 from boolattn.stores.filters import NUMBERS, Condition, Field, Filter
 from boolattn.stores.points.database import IS_HEAD, IS_PASSAGE, VECTOR, WORDS, of_points
 from boolattn.stores.points.draft import PointDraft, rest
-from boolattn.stores.settings import HNSW, check_build, check_ids
+from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
 from boolattn.stores.values import key_of, passage_keys, term_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.scoring.exact import Ranked
-    from boolattn.stores.base import Array, Keys, Mask, Passages
     from boolattn.stores.foreign import Found
     from boolattn.stores.points.database import Database, State
-    from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Draft
 
 #: Vectors of one request, which should not exceed the time of one call.
@@ -167,7 +165,7 @@ class PointStore(ServerStore):
         """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
         if not self.has_words:
             raise self.no_words()
-        rarity = self._rarity(dict.fromkeys(term for terms in queries for term in terms))
+        rarity = self._rarity([*dict.fromkeys(term for terms in queries for term in terms)])
         vectors = [
             {term_index(term): rarity[term] for term in terms if term in rarity}
             for terms in queries
@@ -180,7 +178,13 @@ class PointStore(ServerStore):
         return self.database.count(of_points(where).also(IS_HEAD))
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
-        return [self._remembered(term) for term in terms]
+        """Count the documents with each term; of no term, all. Counts are remembered a moment."""
+        now = time.monotonic()
+        for term in terms:
+            if now - self._counts.get(term, (-math.inf, 0))[0] > _FRESH:
+                number = self.database.frequency(term) if term else self.count(Filter())
+                self._counts[term] = now, number
+        return [self._counts[term][1] for term in terms]
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
         among = Condition(self.database.id_field, "in", (*keys.tolist(),))
@@ -213,10 +217,8 @@ class PointStore(ServerStore):
             rows = self.database.get(points, "id", "version", "n_passages")
             points = {key: [key, *passage_keys(**row)] for key, row in rows.items()}
         rows = self.database.get([point for listed in points.values() for point in listed], VECTOR)
-        return {
-            key: [rows[point][VECTOR] for point in listed if VECTOR in rows.get(point, {})]
-            for key, listed in points.items()
-        }
+        known = {point: row[VECTOR] for point, row in rows.items() if VECTOR in row}
+        return {k: [known[p] for p in listed if p in known] for k, listed in points.items()}
 
     def documents(self, keys: Keys) -> list[Document | None]:
         rows = self.database.get(keys.tolist(), "body")
@@ -238,24 +240,16 @@ class PointStore(ServerStore):
         keys = self.database.select(Filter((IS_HEAD,)), n)
         return [*filter(None, self.documents(np.array(keys, np.int64)))]
 
-    def _rarity(self, terms: Iterable[str]) -> dict[str, float]:
+    def _rarity(self, terms: Sequence[str]) -> dict[str, float]:
         """Return the factor of each term in a query; a term that no document has is absent."""
         if self.database.has_idf:
             return dict.fromkeys(terms, 1.0)
-        total, counts = self._remembered(""), {term: self._remembered(term) for term in terms}
+        total, *counts = self.frequencies(["", *terms])
         return {
-            term: math.log(1 + (max(total - df, 0) + 0.5) / (df + 0.5))
-            for term, df in counts.items()
-            if df
+            term: math.log(1 + (max(total - n, 0) + 0.5) / (n + 0.5))
+            for term, n in zip(terms, counts, strict=True)
+            if n
         }
-
-    def _remembered(self, term: str) -> int:
-        """Count the documents with a term, or all, unless that was done a moment ago."""
-        moment, number = self._counts.get(term, (-math.inf, 0))
-        if time.monotonic() - moment > _FRESH:
-            number = self.database.frequency(term) if term else self.count(Filter())
-            self._counts[term] = time.monotonic(), number
-        return number
 
     def _ranked(self, answers: Sequence[Sequence[Found]], n: int) -> list[Ranked]:
         """Return each document once, without passages of another version than its head."""
@@ -263,12 +257,12 @@ class PointStore(ServerStore):
         versions = {key: row["version"] for key, row in self.database.get(heads, "version").items()}
         if any(not math.isfinite(score) for rows in answers for _, score, _ in rows):
             raise ServerError(f"{self.label} has vectors that are not finite; index again")
-        counted = (
-            [
-                (row["document"] if row else key, score)
+        ranked = []
+        for rows in answers:
+            counted = (
+                (row.get("document", key), score)
                 for key, score, row in rows
                 if not row.get("part") or versions.get(row["document"]) == row["version"]
-            ]
-            for rows in answers
-        )
-        return [best_documents(hits, n) for hits in counted]
+            )
+            ranked.append(best_documents(counted, n))
+        return ranked
