@@ -171,8 +171,8 @@ def test_a_deletion_whose_answer_is_lost_is_done(address, monkeypatch):
     owner = store_type(address).kind
     remove = owner.remove
 
-    def unanswered(self, keys):
-        remove(self, keys)
+    def unanswered(self, *conditions):
+        remove(self, *conditions)
         raise ServerError("no answer")
 
     monkeypatch.setattr(owner, "remove", unanswered)

@@ -131,14 +131,11 @@ class ForeignStore(ServerStore):
 
     def __init__(self, collection: Collection) -> None:
         if not isinstance(collection, Collection):
-            raise ConfigError(
-                f"a collection is one of boolattn.stores, not {type(collection).__name__}"
-            )
-        if collection.metric not in (COSINE, DOT):
-            raise ConfigError(
-                f"{collection.name} compares vectors by {collection.metric}; composed search needs "
-                "cosine or dot"
-            )
+            kind = type(collection).__name__
+            raise ConfigError(f"a collection is one of boolattn.stores, not {kind}")
+        if (metric := collection.metric) not in (COSINE, DOT):
+            reason = f"{collection.name} compares vectors by {metric}"
+            raise ConfigError(f"{reason}; composed search needs cosine or dot")
         self.label, self.address, self.limit = collection.name, "", collection.limit
         if collection.word_field:
             self.words_note = f"words are those of {collection.name}'s own index"
@@ -230,10 +227,9 @@ class ForeignStore(ServerStore):
     def documents(self, keys: Keys) -> list[Document | None]:
         if missing := [key for key in keys.tolist() if key not in self._documents]:
             read = self._collection.get([self._ids[key] for key in missing])
-            rows = {str(name): row for name, row in read.items()}
-            for key in missing:
-                row = rows.get(str(self._ids[key]))
-                self._documents[key] = None if row is None else self._document(key, row)
+            pairs = zip(self._numbered([*read]).tolist(), read.values(), strict=True)
+            self._documents |= dict.fromkeys(missing)
+            self._documents |= {key: self._document(key, row) for key, row in pairs}
         return [self._documents[key] for key in keys.tolist()]
 
     def _document(self, key: int, row: Row) -> Document:

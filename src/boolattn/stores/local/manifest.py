@@ -185,15 +185,14 @@ def clean(folder: Path, *, keep_segments: bool = False) -> None:
     with suppress(BoolattnError):
         for name in read_manifest(folder).files:
             used |= {folder / name, *(folder / name).parents}
-    names = dict.fromkeys(folder.glob(f"{SEGMENTS}/*"), not keep_segments)
-    names |= {path: path.name.startswith(_PREFIXES) for path in folder.iterdir()}
-    for path, is_removed in names.items():
-        if path.name.endswith(PART) or (is_removed and path not in used):
+    segments = [*folder.glob(f"{SEGMENTS}/*")]
+    for path in (*folder.iterdir(), *segments):
+        is_ours = path.name.startswith(_PREFIXES) or (path in segments and not keep_segments)
+        if path.name.endswith(PART) or (is_ours and path not in used):
             try:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             except OSError as error:
-                reason = error.strerror
-                logger.warning("cannot remove %s: %s; the next change tries it", path, reason)
+                logger.warning("cannot remove %s (%s); the next change tries it", path, error)
 
 
 def sync(path: Path) -> None:

@@ -22,7 +22,7 @@ from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Array, one_line
 from boolattn.stores.filters import Condition, Filter
 from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import IS_HEAD, Database
+from boolattn.stores.points.database import IS_HEAD, VECTOR, WORDS, Database
 from boolattn.stores.points.postgres_server import (
     ERRORS,
     PostgresServer,
@@ -214,13 +214,13 @@ class PostgresCollection(Database):
                 f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
                 f"{self.settings.dimension}: index with --vectors exact"
             )
-        columns = [f"{name} {kind} NOT NULL" for name, (kind, _) in _COLUMNS.items()]
-        columns.append(f"vector {self.vector_type}({self.settings.dimension}) NOT NULL")
-        columns.append("PRIMARY KEY (key)")
+        kinds = {name: kind for name, (kind, _) in _COLUMNS.items()}
+        kinds["vector"] = f"{self.vector_type}({self.settings.dimension})"
+        columns = [f"{name} {kind} NOT NULL" for name, kind in kinds.items()]
         # Plain vectors are read without a detour by searches that compare every row.
         storage = "PLAIN" if n_bytes <= _MAX_INLINE else "EXTERNAL"
         self._execute(
-            f"CREATE TABLE {{points}} ({', '.join(columns)}); "  # nosec B608
+            f"CREATE TABLE {{points}} ({', '.join(columns)}, PRIMARY KEY (key)); "  # nosec B608
             f"ALTER TABLE {{points}} ALTER vector SET STORAGE {storage}; "
             "CREATE INDEX ON {points} (document); "
             "CREATE TABLE {terms} (term bigint, document bigint, count int, length int); "
@@ -260,18 +260,11 @@ class PostgresCollection(Database):
 
     def insert(self, points: list[Row]) -> None:
         make = HalfVector if self.vector_type == "halfvec" else Vector
-        rows = []
-        for point in points:
-            texts = {name: json.dumps(point[name]) for name in ("id", "numbers")}
-            rows.append(
-                [*((point | texts)[name] for name in _COLUMNS), make(point[self.vector_field])]
-            )
-        lengths = [sum(point[self.word_field].values()) for point in points]
-        terms = [
-            (term, point["key"], count, length)
-            for point, length in zip(points, lengths, strict=True)
-            for term, count in point[self.word_field].items()
-        ]
+        rows, terms, lengths = [], [], [sum(point[WORDS].values()) for point in points]
+        for point, length in zip(points, lengths, strict=True):
+            row = point | {name: json.dumps(point[name]) for name in ("id", "numbers")}
+            rows.append([*(row[name] for name in _COLUMNS), make(point[VECTOR])])
+            terms += [(term, row["key"], count, length) for term, count in row[WORDS].items()]
         with self._connection.transaction(), self._connection.cursor() as cursor:
             self.remove(Condition("key", "in", (*(point["key"] for point in points),)))
             values = ", ".join(["%s"] * len(_COLUMNS))

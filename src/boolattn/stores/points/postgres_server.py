@@ -42,16 +42,16 @@ _SETTINGS = (
     "SET ivfflat.iterative_scan = relaxed_order; SET ivfflat.probes = 32"
 )
 _METRICS = {"cosine": COSINE, "ip": DOT, "l2": "L2 distance"}
+#: The columns of a table: type, its category, whether it is the key, how its indexes compare.
 _COLUMNS = """
-    SELECT a.attname, t.typname, t.typcategory, coalesce(i.indisprimary, false)
+    SELECT a.attname, t.typname, t.typcategory,
+        coalesce(bool_or(i.indisprimary AND i.indnatts = 1), false),
+        array_agg(split_part(o.opcname, '_', 2)) FILTER (WHERE i.indisvalid)
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND i.indnatts = 1
-        AND a.attnum = i.indkey[0]
-    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped"""
-_INDEXES = """
-    SELECT split_part(o.opcname, '_', 2) FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0]
-    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-    WHERE i.indrelid = %s::regclass AND a.attname = %s AND i.indisvalid"""
+    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indkey[0] = a.attnum
+    LEFT JOIN pg_opclass o ON o.oid = i.indclass[0]
+    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
+    GROUP BY a.attnum, 1, 2, 3 ORDER BY a.attnum"""
 #: Seconds that an answer may take.
 TIMEOUT = 30.0
 ERRORS = (psycopg.Error, UnicodeEncodeError)
@@ -114,14 +114,14 @@ class PostgresServer:
     def describe(self, table: str) -> Described:
         """Return the columns of a table, as a collection says it."""
         [columns], vectors = self.search(_COLUMNS, [(table,)]), {}
-        for name in [name for name, kind, *_ in columns if kind in ("vector", "halfvec")]:
-            [indexes] = self.search(_INDEXES, [(table, name)])
-            metrics = [_METRICS[index] for (index,) in indexes if index in _METRICS]
-            source = f"FROM {quoted_table(table)} WHERE {quoted(name)} IS NOT NULL LIMIT 1"
-            [length] = self.search(f"SELECT vector_dims({quoted(name)}) {source}", [()])  # nosec B608
-            vectors[name] = (length[0][0] if length else 0, metrics[0] if metrics else COSINE)
-        types = {name: (kind, category) for name, kind, category, _ in columns}
-        keys = [name for name, *_, is_key in columns if is_key]
+        for name, kind, *_, indexes in columns:
+            if kind in ("vector", "halfvec"):
+                source = f"FROM {quoted_table(table)} WHERE {quoted(name)} IS NOT NULL LIMIT 1"
+                [length] = self.search(f"SELECT vector_dims({quoted(name)}) {source}", [()])  # nosec B608
+                metrics = [_METRICS[index] for index in indexes or () if index in _METRICS]
+                vectors[name] = (length[0][0] if length else 0, [*metrics, COSINE][0])
+        types = {name: (kind, category) for name, kind, category, *_ in columns}
+        keys = [name for name, *_, is_key, _ in columns if is_key]
         return types, keys, vectors, [name for name, kind, *_ in columns if kind == "tsvector"]
 
     def _connect(self, timeout: float, *, is_owner: bool = False) -> Connection:
@@ -198,8 +198,6 @@ def _test(condition: Condition, types: Types, label: str, add: Callable[[object]
     elif category == "A":
         test = f"{value} && {add(wanted)}"
     else:
-        if is_json:
-            wanted = [str(v).lower() if isinstance(v, bool) else str(v) for v in wanted]
-        test = f"{value} = ANY({add(wanted)})"
-    is_wanted = (kind == "not") == condition.is_negated
-    return f"({test})" if is_wanted else f"({test}) IS NOT TRUE"
+        texts = [str(v).lower() if isinstance(v, bool) else str(v) for v in wanted]
+        test = f"{value} = ANY({add(texts if is_json else wanted)})"
+    return f"({test})" if (kind == "not") == condition.is_negated else f"({test}) IS NOT TRUE"
