@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.errors import DataError, IndexMismatchError, ServerError
+from boolattn.errors import DataError, ServerError
 from boolattn.stores.analysis import document_terms
 from boolattn.stores.base import Array, warned
 from boolattn.stores.filters import (
@@ -20,7 +20,7 @@ from boolattn.stores.filters import (
     document_numbers,
     document_tags,
 )
-from boolattn.stores.points.database import EMPTY, FORMAT, IS_HEAD, VECTOR, WORDS
+from boolattn.stores.points.database import EMPTY, IS_HEAD, VECTOR, WORDS
 from boolattn.stores.settings import StoreSettings, no_documents
 from boolattn.stores.values import key_of, number_key, passage_keys, term_index
 from boolattn.stores.writer import Draft
@@ -47,31 +47,16 @@ class PointDraft(Draft):
 
     _database: Database
     _state: State
-    _is_build: bool = False  # whether the collection is a new one, and not searched yet
-    _is_resumed: bool = False  # whether a stopped build wrote to it before
+    is_build: bool = False  # whether the collection is a new one, and not searched yet
+    is_resumed: bool = False  # whether a stopped build wrote to it before
     _n_documents: int = 0
 
-    @classmethod
-    def begin(cls, database: Database, settings: StoreSettings, *, is_resumed: bool) -> Self:
-        """Begin a build, or go on with a stopped one, which must have the same settings."""
-        state: State = {"format": FORMAT, "settings": asdict(settings), "mean_length": 0.0}
-        state |= {"collection": database.collection, "fields": {}}
-        if is_resumed:
-            state = database.read_state()
-            if state["settings"] != asdict(settings):
-                raise IndexMismatchError(
-                    f"the build that was stopped in {database.name} has other settings or another "
-                    "model; begin again with --replace"
-                )
-        database.settings = settings
-        return cls(database, state, True, is_resumed)
-
     def known(self, ids: Sequence[str]) -> set[str]:
-        return set() if self._is_build else {*self._versions(ids)}
+        return set() if self.is_build else {*self._versions(ids)}
 
     def has(self, batch: Batch) -> bool:
         """Compare with the heads that a stopped build wrote."""
-        if not self._is_resumed:
+        if not self.is_resumed:
             return False
         known = self._versions([entry.document.id for entry in batch])
         is_written = all(known.get(entry.document.id) == entry.version for entry in batch)
@@ -81,7 +66,7 @@ class PointDraft(Draft):
     def write(self, batch: Batch, vectors: Array) -> None:
         """Write further passages, then heads; then remove passages of other versions."""
         database = self._database
-        is_fresh = self._is_build and not self._is_resumed
+        is_fresh = self.is_build and not self.is_resumed
         if not is_fresh:  # a build looks for documents with the same key when it is complete
             self._versions([entry.document.id for entry in batch])
         elif not self._n_documents:  # not before: nothing is left of a build that fails at once
@@ -138,7 +123,7 @@ class PointDraft(Draft):
 
     def _register(self, documents: Iterable[Document], lengths: Sequence[int]) -> None:
         """Add new fields and wider ranges to the state, beside those of other writers."""
-        if not self._is_build:
+        if not self.is_build:
             self._state = self._database.read_state()
         before = self._state["fields"]
         fields = {name: dict(ranges) for name, ranges in before.items()}

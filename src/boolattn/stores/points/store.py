@@ -11,15 +11,16 @@ from __future__ import annotations
 import math
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from boolattn.data.records import Document
-from boolattn.errors import ServerError
+from boolattn.errors import IndexMismatchError, ServerError
 from boolattn.stores.base import Array, Keys, Mask, Passages, ServerStore, best_documents, warned
 from boolattn.stores.filters import NUMBERS, Condition, Field, Filter
-from boolattn.stores.points.database import IS_HEAD, IS_PASSAGE, VECTOR, WORDS, of_points
+from boolattn.stores.points.database import FORMAT, IS_HEAD, IS_PASSAGE, VECTOR, WORDS, of_points
 from boolattn.stores.points.draft import PointDraft, rest
 from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
 from boolattn.stores.values import key_of, passage_keys, term_index
@@ -42,20 +43,20 @@ class PointStore(ServerStore):
     """A store that :meth:`create` made."""
 
     kind: type[Database]
-    _state: State
 
     def __init__(self, address: str) -> None:
         self.label = self.address = address
         self.database = self.kind.open(address)
         self.limit = self.database.limit
+        self._state: State = {}
+        self._counts: dict[str, tuple[float, int]] = {}  # of documents, and when they were counted
 
     def refresh(self) -> bool:
-        before, self._state = getattr(self, "_state", {}), self.database.read_state()
+        former, self._state = self._state.get("collection"), self.database.read_state()
         self.settings = self.database.settings
-        is_new = bool(self._state["collection"] != before.get("collection"))
-        if is_new:
-            self._counts: dict[str, tuple[float, int]] = {}
-        return is_new
+        if is_new := self._state["collection"] != former:
+            self._counts.clear()
+        return bool(is_new)
 
     @classmethod
     def open(cls, address: str, *, verify: bool = False) -> Self:
@@ -79,8 +80,15 @@ class PointStore(ServerStore):
             is_resumed = resume and bool(stopped)
             # Later builds have higher names.
             name = stopped.pop() if is_resumed else f"{database.alias}__{time.time_ns():016x}"
-            build = database.at(name)
-            draft = PointDraft.begin(build, settings, is_resumed=is_resumed)
+            build, about = database.at(name), {"format": FORMAT, "settings": asdict(settings)}
+            state = about | {"collection": name, "fields": {}, "mean_length": 0.0}
+            if is_resumed and (state := build.read_state())["settings"] != about["settings"]:
+                raise IndexMismatchError(
+                    f"the build that was stopped in {address} has other settings or another "
+                    "model; begin again with --replace"
+                )
+            build.settings = settings
+            draft = PointDraft(build, state, is_build=True, is_resumed=is_resumed)
             for other in stopped:
                 database.drop(other)
             yield draft
@@ -260,7 +268,7 @@ class PointStore(ServerStore):
         ranked = []
         for rows in answers:
             counted = (
-                (row.get("document", key), score)
+                (row["document"] if row else key, score)
                 for key, score, row in rows
                 if not row.get("part") or versions.get(row["document"]) == row["version"]
             )
