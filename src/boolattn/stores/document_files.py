@@ -113,7 +113,7 @@ def _rows(path: Path) -> Rows:
         name = name.removesuffix(ending)
     kind = name.rpartition(".")[2]
     if kind in ("parquet", "xlsx"):
-        return (read_parquet if kind == "parquet" else read_sheets)(path)
+        return read_parquet(path) if kind == "parquet" else read_sheets(path)
     if path.suffix.lower() in READERS:
         return _folder(path.parent, [path])
     if path != STDIN and kind not in ("jsonl", "ndjson", "json", "csv", "tsv"):
@@ -222,7 +222,7 @@ class _Row:
         title = self._take((fields.title,) if fields.title else _TITLES, is_needed=is_needed)
         texts = [self._take((name,)) for name in fields.text] or [self._take(_TEXTS)]
         text = "\n".join(part for part in texts if part.strip())
-        if not text.strip() and not title.strip():
+        if not text and not title.strip():
             names = fields.text or _TEXTS
             name = next((n for n in names if n in self._names), names[0])
             raise EmptyDocumentError(f"the field {name!r} is empty")
