@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from boolattn import checksums
-from boolattn.checksums import file_sum, is_inside
+from boolattn.checksums import file_sum
 from boolattn.errors import BoolattnError, ConfigError, DataError, IndexBusyError, IndexFolderError
 from boolattn.settings import build, check_types
 from boolattn.stores.settings import StoreSettings, check_format, no_index, saved_settings
@@ -92,7 +92,7 @@ def check_files(
     Without ``verify`` contents are compared up to :data:`MAX_HASHED` bytes.
     """
     left, chosen = MAX_HASHED, manifest.files if names is None else names
-    if outside := [name for name in chosen if not is_inside(folder, name)]:
+    if outside := [name for name in chosen if name[:1] == "/" or ".." in name.split("/")]:
         raise IndexFolderError(f"{outside[0]} in {folder / MANIFEST} leads out of the index")
     try:
         sizes = {name: (folder / name).stat().st_size for name in chosen}
@@ -185,9 +185,9 @@ def clean(folder: Path, *, keep_segments: bool = False) -> None:
     with suppress(BoolattnError):
         for name in read_manifest(folder).files:
             used |= {folder / name, *(folder / name).parents}
-    segments = [*folder.glob(f"{SEGMENTS}/*")]
-    for path in (*folder.iterdir(), *segments):
-        is_ours = path.name.startswith(_PREFIXES) or (path in segments and not keep_segments)
+    for path in (*folder.iterdir(), *folder.glob(f"{SEGMENTS}/*")):
+        is_segment = path.parent != folder
+        is_ours = path.name.startswith(_PREFIXES) or (is_segment and not keep_segments)
         if path.name.endswith(PART) or (is_ours and path not in used):
             try:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

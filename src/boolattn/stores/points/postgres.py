@@ -51,7 +51,9 @@ _COLUMNS |= {"version": ("text", "S"), "tags": ("_text", "A"), "numbers": ("json
 _COLUMNS |= {"asserted": ("_text", "A"), "denied": ("_text", "A"), "n_passages": ("int4", "N")}
 _COLUMNS |= {"id": ("json", "U"), "body": ("json", "U")}
 #: The collection that a view names; nothing, where there is no such view.
-_TARGET = "SELECT substring(pg_get_viewdef(to_regclass(%s)) FROM $$'(.+)'::text AS boolattn_coll$$)"
+_TARGET = (
+    "SELECT substring(pg_get_viewdef(to_regclass(%s)) FROM $$'(.+)'::text AS boolattn_collection$$)"
+)
 _OPERATORS = {COSINE: "<=>", DOT: "<#>"}
 #: Any word of a text, as the database's configuration stems it, or as it is.
 _ANY_WORD = (

@@ -127,8 +127,10 @@ class QdrantCollection(Database):
         return row if vector is None else row | {self.vector_field: np.asarray(vector, np.float32)}
 
     def _filter(self, where: Filter) -> Model:
-        either = models.Filter(should=[*map(self._every, where.alternatives)])
-        return models.Filter(must=[self._every(where.conditions), either]) if where else None
+        every = self._every(where.conditions)
+        if where.alternatives:
+            every.must.append(models.Filter(should=[*map(self._every, where.alternatives)]))
+        return every if where else None
 
     def _every(self, conditions: Sequence[Condition]) -> Model:
         every = models.Filter(must=[], must_not=[])
