@@ -47,23 +47,19 @@ class StoreSettings:
         return kinds if kinds and kinds.digest == self.lexicon else None
 
 
-def saved_settings(values: Any, label: str) -> StoreSettings:  # noqa: ANN401 - JSON
-    """Read a store's settings; refuse what was changed by hand."""
+def saved_settings(state: Mapping[str, Any], label: str, expected: int) -> StoreSettings:
+    """Read a store's settings; refuse another format than this version's, and other damage."""
+    if (version := state.get("format")) != expected:
+        raise IndexMismatchError(
+            f"{label} has format {version}, this version reads {expected}: build it again with "
+            f"boolattn index FILE --out {label} --replace"
+        )
     try:
-        settings = build(StoreSettings, values)
+        settings = build(StoreSettings, state.get("settings") or {})
         check_types(settings)
     except (ConfigError, TypeError) as error:
         raise IndexFolderError(f"the settings in {label} are damaged ({error})") from error
     return settings
-
-
-def check_format(address: object, version: object, known: int) -> None:
-    """Refuse a store in another format than this version's."""
-    if version != known:
-        raise IndexMismatchError(
-            f"{address} has format {version}, this version reads {known}: build it again with "
-            f"boolattn index FILE --out {address} --replace"
-        )
 
 
 def check_build(

@@ -20,7 +20,7 @@ from boolattn import checksums
 from boolattn.checksums import file_sum
 from boolattn.errors import BoolattnError, ConfigError, DataError, IndexBusyError, IndexFolderError
 from boolattn.settings import build, check_types
-from boolattn.stores.settings import StoreSettings, check_format, no_index, saved_settings
+from boolattn.stores.settings import StoreSettings, no_index, saved_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -74,8 +74,7 @@ def read_manifest(folder: Path) -> Manifest:
         if not path.exists():
             raise _missing(folder)
         values = checksums.read_manifest(path)
-        check_format(folder, values.get("format"), FORMAT)
-        settings = saved_settings(values.get("settings"), str(path))
+        settings = saved_settings(values, str(folder), FORMAT)
         manifest = build(Manifest, values | {"settings": settings})
         check_types(manifest)
     except (ConfigError, DataError, OSError) as error:

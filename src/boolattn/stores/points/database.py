@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from boolattn.errors import IndexFolderError
 from boolattn.stores.filters import RANGES, Condition, Filter, tag_condition
 from boolattn.stores.foreign import DOT, Collection
-from boolattn.stores.settings import StoreSettings, check_format, no_index, saved_settings
+from boolattn.stores.settings import StoreSettings, no_index, saved_settings
 from boolattn.stores.values import number_key
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ class Database(Collection):
         """Read what the store says of itself, settings included; refuse another format."""
         state = self.state()
         known: State = state if isinstance(state, dict) else {}
-        check_format(self.name, known.get("format"), FORMAT)
-        self.settings = saved_settings(known.get("settings"), self.name)
+        self.settings = saved_settings(known, self.name, FORMAT)
         return known
 
     def state(self) -> object:
