@@ -137,22 +137,23 @@ class Words:
     def claims(self, terms: Sequence[str], rows: Keys) -> Claims:
         """Return what documents say of some terms, as values of ``Claim``."""
         claims = np.zeros(len(rows), np.int8)
-        if terms and len(rows):
-            these = Query.term_set_query(self._schema, _ROW, rows.tolist())
-            has_all = [(Occur.Must, query) for query in (these, *map(self._term, terms))]
-            denied = [*has_all, (Occur.Must, self._denying(terms))]
-            for value, clauses in ((Claim.ASSERTED, has_all), (Claim.DENIED, denied)):
-                query = Query.boolean_query(clauses)
-                claims[np.isin(rows, self._search(query, len(rows)).rows)] = value
+        if len(rows):
+            these = (Occur.Must, Query.term_set_query(self._schema, _ROW, rows.tolist()))
+            claims[np.isin(rows, self._having(terms, len(rows), these))] = Claim.ASSERTED
+            denied = (Occur.Must, self._denying(terms))
+            claims[np.isin(rows, self._having(terms, len(rows), these, denied))] = Claim.DENIED
         return claims
 
     def asserting(self, terms: Sequence[str]) -> Keys:
         """Return all documents that assert every one of some terms."""
+        return self._having(terms, self._searcher.num_docs, (Occur.MustNot, self._denying(terms)))
+
+    def _having(self, terms: Sequence[str], n: int, *clauses: tuple[Occur, Query]) -> Keys:
+        """Return ``n`` documents that have every one of some terms; none, if there is no term."""
         if not terms:
             return np.zeros(0, np.int64)
-        clauses = [(Occur.Must, self._term(term)) for term in terms]
-        clauses.append((Occur.MustNot, self._denying(terms)))
-        return self._search(Query.boolean_query(clauses), self._searcher.num_docs).rows
+        query = Query.boolean_query([*((Occur.Must, self._term(t)) for t in terms), *clauses])
+        return self._search(query, n).rows
 
     def _denying(self, terms: Sequence[str]) -> Query:
         return _any_of([self._term(term, _DENIED) for term in terms])
