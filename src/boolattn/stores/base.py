@@ -173,8 +173,8 @@ class Reader(ABC):
 
     def has_title(self, text: str) -> bool:
         """Return whether a document has this title; without words it is not known."""
-        wanted, terms = plain_title(text), terms_of(text)
-        if not self.has_words or not wanted or not terms:
+        wanted = plain_title(text)
+        if not self.has_words or not wanted or not (terms := terms_of(text)):
             return False
         [ranked] = self.words([terms], _TITLES, Filter())
         return any(plain_title(d.title) == wanted for d in self.documents(ranked.rows) if d)

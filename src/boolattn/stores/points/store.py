@@ -75,8 +75,7 @@ class PointStore(ServerStore):
         settings = settings.completed(HNSW, cls.kind.precisions)
         with cls.kind.open(address).writing(is_build=True) as database:
             current, stopped = database.builds()
-            has = {"has_index": bool(current), "is_stopped": bool(stopped)}
-            check_build(address, **has, replace=replace, resume=resume)
+            check_build(address, current, stopped, replace=replace, resume=resume)
             is_resumed = resume and bool(stopped)
             # Later builds have higher names.
             name = stopped.pop() if is_resumed else f"{database.alias}__{time.time_ns():016x}"
