@@ -71,7 +71,14 @@ def test_the_container_runs_as_another_user_and_knows_its_health():
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     kept = {line[1:] for line in ignored if line.startswith("!")}
     # What a build of the package needs is not ignored.
-    assert {"pyproject.toml", "setup.py", "README.md", "LICENSE", "src", "requirements-search.lock"} == kept
+    assert {
+        "pyproject.toml",
+        "setup.py",
+        "README.md",
+        "LICENSE",
+        "src",
+        "requirements-search.lock",
+    } == kept
     assert all((ROOT / name).exists() for name in kept)
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from boolattn.errors import IndexFolderError
+from boolattn.stores.base import warned
 from boolattn.stores.filters import RANGES, Condition, Filter, tag_condition
 from boolattn.stores.foreign import DOT, Collection
 from boolattn.stores.settings import StoreSettings, no_index, saved_settings
@@ -164,6 +165,13 @@ class Database(Collection):
     @abstractmethod
     def remove(self, *conditions: Condition) -> None:
         """Delete the points that meet all of some conditions, in one step."""
+
+    def remove_rest(self, documents: Sequence[int], versions: Sequence[str] = ()) -> None:
+        """Delete what documents have beside their heads, but for some versions."""
+        conditions = [Condition("document", "in", (*documents,)), Condition("part", "not", (0,))]
+        conditions += [Condition("version", "not", (*versions,))] if versions else []
+        with warned(f"{self.name}: cannot remove the rest of documents, which is masked"):
+            self.remove(*conditions)
 
     @abstractmethod
     def count(self, where: Filter) -> int:

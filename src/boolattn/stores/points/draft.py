@@ -11,15 +11,7 @@ import numpy as np
 
 from boolattn.errors import DataError, ServerError
 from boolattn.stores.analysis import document_terms
-from boolattn.stores.base import Array, warned
-from boolattn.stores.filters import (
-    MAX_TAGS,
-    NUMBERS,
-    Condition,
-    Filter,
-    document_numbers,
-    document_tags,
-)
+from boolattn.stores.filters import MAX_TAGS, NUMBERS, Filter, document_numbers, document_tags
 from boolattn.stores.points.database import EMPTY, IS_HEAD, VECTOR, WORDS
 from boolattn.stores.settings import StoreSettings, no_documents
 from boolattn.stores.values import key_of, number_key, passage_keys, term_index
@@ -29,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from boolattn.data.records import Document
+    from boolattn.stores.base import Array
     from boolattn.stores.foreign import Row
     from boolattn.stores.points.database import Database, State
     from boolattn.stores.writer import Batch, Entry
@@ -80,9 +73,8 @@ class PointDraft(Draft):
         self._upsert(head for head, *_ in points)
         self._n_documents += len(points)
         if not is_fresh:
-            with warned(f"{database.name}: cannot remove old passages, which are masked"):
-                versions = [entry.version for entry in batch]
-                database.remove(*rest([head["key"] for head, *_ in points], versions))
+            versions = [entry.version for entry in batch]
+            database.remove_rest([head["key"] for head, *_ in points], versions)
 
     def finish(self) -> None:
         """Let the database index what was written, and count the documents."""
@@ -173,9 +165,3 @@ def _points(entry: Entry, vectors: Array, settings: StoreSettings) -> list[Row]:
     }
     keys = enumerate(passage_keys(document.id, version, len(spans)), 1)
     return [head, *(point | {"key": k, "part": n, VECTOR: vectors[n]} for n, k in keys)]
-
-
-def rest(documents: Sequence[int], versions: Sequence[str]) -> list[Condition]:
-    """Return conditions of what documents have beside their heads, but for some versions."""
-    conditions = [Condition("document", "in", (*documents,)), Condition("part", "not", (0,))]
-    return conditions + ([Condition("version", "not", (*versions,))] if versions else [])

@@ -21,7 +21,7 @@ from boolattn.errors import IndexMismatchError, ServerError
 from boolattn.stores.base import Array, Keys, Mask, Passages, ServerStore, best_documents, warned
 from boolattn.stores.filters import NUMBERS, Condition, Field, Filter
 from boolattn.stores.points.database import FORMAT, IS_HEAD, IS_PASSAGE, VECTOR, WORDS, of_points
-from boolattn.stores.points.draft import PointDraft, rest
+from boolattn.stores.points.draft import PointDraft
 from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
 from boolattn.stores.values import key_of, passage_keys, term_index
 
@@ -124,8 +124,7 @@ class PointStore(ServerStore):
             except ServerError:
                 if self.find(names):  # else the answer alone was lost
                     raise
-            with warned(f"{self.label}: cannot remove the rest of documents, which is masked"):
-                database.remove(*rest([*keys.values()], ()))
+            database.remove_rest([*keys.values()])
         self._counts.clear()
 
     def info(self) -> dict[str, Any]:
