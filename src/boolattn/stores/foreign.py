@@ -165,9 +165,6 @@ class ForeignStore(ServerStore):
     def delete(self, _ids: Iterable[str]) -> None:
         self.adding()
 
-    def info(self) -> dict[str, Any]:
-        return {"collection": self.label, "metric": self._collection.metric, **super().info()}
-
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
         # The length of a vector counts for the inner product alone.
