@@ -400,7 +400,8 @@ def _copied(tmp_path_factory, name):
             (folder / source.name).symlink_to(source)
     (folder / name).mkdir()
     for source in (MODELS / name).iterdir():
-        (folder / name / source.name).symlink_to(source)
+        if source.suffix != ".xz":  # what the repository packs is not read
+            (folder / name / source.name).symlink_to(source)
     return folder / name
 
 

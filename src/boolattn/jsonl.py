@@ -155,9 +155,7 @@ def check_fields(
 
 def too_long(subject: str, limit: int) -> DataError:
     """Return the error for a line, or a file, that is longer than a limit."""
-    return DataError(
-        f"{subject} has more than {limit / 1e6:.6g} MB; if that is right, --max-line MB"
-    )
+    return DataError(f"{subject} has more than {limit / 1e6:.6g} MB; write one document a line")
 
 
 def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:

@@ -18,6 +18,7 @@ from boolattn.cli import main
 from boolattn.errors import BoolattnError, DataError, QueryError
 from boolattn.jsonl import read_lines
 from boolattn.search import Document, Searcher
+from boolattn.stores import document_files
 from boolattn.stores.document_files import read_documents
 from boolattn.stores.filters import parse_filters, read_filters
 
@@ -28,8 +29,10 @@ PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compres
 def test_a_long_line_is_refused_before_it_is_in_memory(tmp_path, ending, monkeypatch):
     path = tmp_path / f"rows.jsonl{ending}"
     path.write_bytes(PACKERS[ending](b'{"text": "a"}\n' + b'{"text": "' + b"x" * 3_000_000))
-    with pytest.raises(DataError, match=r"rows.jsonl\S*:2: the line has more than 1 MB; .*max-l"):
-        list(read_documents(path, max_line=1_000_000))
+    with monkeypatch.context() as patch:
+        patch.setattr(document_files, "MAX_LINE", 1_000_000)
+        with pytest.raises(DataError, match=r"jsonl\S*:2: the line has more than 1 MB; write one"):
+            list(read_documents(path))
     assert len(list(read_lines(path))) == 2
 
 
@@ -96,22 +99,24 @@ def test_json_that_is_too_deep(tmp_path, kind):
         list(read_documents(path))
 
 
-def test_a_large_json_array_is_refused_by_its_size(tmp_path):
+def test_a_large_json_array_is_refused_by_its_size(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     path.write_text(json.dumps([{"text": "a" * 50}] * 100, indent=1))
     assert len(list(read_documents(path))) == 100
+    monkeypatch.setattr(document_files, "MAX_LINE", 1000)
     with pytest.raises(DataError, match=r"an array has more than 0.001 MB"):
-        list(read_documents(path, max_line=1000))
+        list(read_documents(path))
 
 
-def test_deep_lists_and_long_fields_of_a_table_are_text(tmp_path):
+def test_deep_lists_and_long_fields_of_a_table_are_text(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
     path.write_text("text,m\na," + "[" * 5000 + "]" * 5000 + "\n")
     [row] = read_documents(path)
     assert row.metadata["m"].startswith("[[[")
     path.write_text('text,m\na,"' + "\n" * 20_000)
+    monkeypatch.setattr(document_files, "MAX_LINE", 10_000)
     with pytest.raises(DataError, match="not CSV"):
-        list(read_documents(path, max_line=10_000))
+        list(read_documents(path))
 
 
 def test_numbers_of_400_digits(tmp_path):
@@ -184,7 +189,7 @@ def test_metadata_of_the_library_has_the_same_limits(folder, retriever):
         ["search", "x", "y", "-k", "many"],
         ["search"],
         ["serch"],
-        ["index", "a.jsonl", "--max-line", "-3"],
+        ["index", "a.jsonl", "--passages", "many"],
         ["index", "a.jsonl", "--wings"],
         ["index", "x" * 300],
         ["reproduce", "table1", "--seeds", str(2**32)],
@@ -216,13 +221,3 @@ def test_an_error_of_the_system_is_one_line(error, told, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         main()
     assert capsys.readouterr().err == told
-
-
-def test_the_limit_of_a_line_is_an_option(tmp_path, monkeypatch, capsys):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "' + "x" * 5000 + '"}\n')
-    monkeypatch.setattr(sys, "argv", ["boolattn", "index", str(path), "--max-line", "0.004"])
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert "a.jsonl:1: the line has more than 0.004 MB; if that is right" in capsys.readouterr().err

@@ -33,8 +33,8 @@ class ArrayCollection(Collection):
             return rows
         return {number: {"vector": self._vectors[number]} for number in rows}
 
-    def search(self, field, queries, n, tests, *names):
-        numbers = [number for number, row in enumerate(self._rows) if passes(row, tests)]
+    def search(self, field, queries, n, where, *names):
+        numbers = [number for number, row in enumerate(self._rows) if passes(row, where)]
         answers = []
         for query in queries:
             scores = self._vectors[numbers] @ query
@@ -43,10 +43,8 @@ class ArrayCollection(Collection):
         return answers
 
 
-def passes(row, tests):
-    return all(
-        any(all(meets(row, condition) for condition in every) for every in test) for test in tests
-    )
+def passes(row, where):
+    return all(meets(row, condition) for condition in where.conditions)
 
 
 def meets(row, condition):

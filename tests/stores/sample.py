@@ -11,7 +11,7 @@ from boolattn.data.records import Document
 from boolattn.stores.address import create_store, open_store
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.settings import StoreSettings
-from boolattn.stores.writer import Batch
+from boolattn.stores.writer import Entry
 
 DIMENSION = 32  # the pgvector of the tests fails with 8 on some ARM
 SETTINGS = StoreSettings(fingerprint="f", dimension=DIMENSION, model="shipped")
@@ -38,10 +38,11 @@ def vector_of(text):
 
 def batch_of(texts, n_passages=1, meta=META):
     """Return a batch, and a vector for each passage."""
-    batch, vectors = Batch(), []
+    batch, vectors = [], []
     for name, text in texts.items():
         spans = [*pairwise(np.linspace(0, len(text), n_passages + 1).astype(int).tolist())]
-        batch.add(Document(id=name, text=text, title=name, metadata=meta.get(name, {})), spans)
+        document = Document(id=name, text=text, title=name, metadata=meta.get(name, {}))
+        batch.append(Entry.of(document, spans))
         vectors += [vector_of(text[start:end]) for start, end in spans]
     return batch, np.stack(vectors)
 

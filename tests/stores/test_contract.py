@@ -157,7 +157,7 @@ def expected_scores(terms, documents):
 
 
 def test_words_are_scored_by_bm25(store):
-    reader, documents = reader_of(store), batch_of(TEXTS)[0].documents
+    reader, documents = reader_of(store), [entry.document for entry in batch_of(TEXTS)[0]]
     for terms in (["garlic", "tomato"], ["moth"], ["soup", "garlic", "nut"]):
         [ranked] = reader.words([terms], 10, EVERYTHING)
         scores = dict(zip(ids_of(store, ranked.rows), ranked.scores.tolist(), strict=True))
@@ -269,7 +269,7 @@ def test_passages(address):
     assert store.n_documents == 4
     assert store.info()["passages"] == 12
     text, reader = TEXTS["moth"], reader_of(store)
-    cut = [text[start:end] for start, end in batch_of({"m": text}, 3)[0].spans[0]]
+    cut = [text[start:end] for start, end in batch_of({"m": text}, 3)[0][0].spans]
     for passage in cut:
         [ranked] = reader.nearest(vector_of(passage)[None], 4, EVERYTHING)
         assert ids_of(store, ranked.rows)[0] == "moth"

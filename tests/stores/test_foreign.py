@@ -25,6 +25,7 @@ from boolattn.errors import (
 from boolattn.query.plan import plan_queries
 from boolattn.query.syntax import parse
 from boolattn.search import Searcher
+from boolattn.stores.filters import Filter
 from boolattn.stores.foreign import CANDIDATES, ForeignStore
 from boolattn.stores.points import postgres_server
 from boolattn.stores.points.milvus import MilvusCollection
@@ -150,7 +151,7 @@ def test_a_store_answers_as_an_index_does(store, retriever, shared):
 
 def test_a_store_gives_vectors_of_its_ids(store, vectors):
     field = store.vector_field
-    [found] = store.search(field, [vectors[0]], 3, [])
+    [found] = store.search(field, [vectors[0]], 3, Filter())
     own = store.get([key for key, *_ in found], field)
     for key, score, _ in found:
         assert own[key][field] @ vectors[0] == pytest.approx(score, abs=1e-5)
@@ -241,9 +242,9 @@ def test_weights_count_in_a_store_as_in_an_index(store, retriever, shared):
 class Counted(ArrayCollection):
     """Remembers what it is asked."""
 
-    def search(self, field, queries, n, tests, *names):
+    def search(self, field, queries, n, where, *names):
         self.asked = [*getattr(self, "asked", []), (len(queries), n)]
-        return super().search(field, queries, n, tests, *names)
+        return super().search(field, queries, n, where, *names)
 
     def get(self, ids, *names):
         if not names:
@@ -528,10 +529,10 @@ class Worded(ArrayCollection):
     def describe(self):
         return [*super().describe()[:3], ["words"]]
 
-    def search(self, field, queries, n, tests, *names):
+    def search(self, field, queries, n, where, *names):
         if field != "words":
-            return super().search(field, queries, n, tests, *names)
-        self.asked = [*getattr(self, "asked", []), (list(queries), n, len(tests))]
+            return super().search(field, queries, n, where, *names)
+        self.asked = [*getattr(self, "asked", []), (list(queries), n, len(where.conditions))]
         answers = []
         for text in queries:
             terms = set(text.split())

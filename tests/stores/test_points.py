@@ -30,7 +30,7 @@ from boolattn.stores.points.database import STATE
 from boolattn.stores.points.milvus import MilvusCollection, MilvusStore
 from boolattn.stores.points.qdrant import QdrantCollection, QdrantStore
 from boolattn.stores.values import key_of, passage_keys
-from boolattn.stores.writer import Batch
+from boolattn.stores.writer import Entry
 from tests.stores.databases import MilvusServer, close_folders
 from tests.stores.sample import (
     DIMENSION,
@@ -171,8 +171,8 @@ def test_a_deletion_whose_answer_is_lost_is_done(address, monkeypatch):
     owner = store_type(address).kind
     remove = owner.remove
 
-    def unanswered(self, keys):
-        remove(self, keys)
+    def unanswered(self, *conditions):
+        remove(self, *conditions)
         raise ServerError("no answer")
 
     monkeypatch.setattr(owner, "remove", unanswered)
@@ -334,10 +334,9 @@ import os, sys
 import numpy as np
 from boolattn.data.records import Document
 from boolattn.stores.settings import StoreSettings
-from boolattn.stores.writer import Batch
+from boolattn.stores.writer import Entry
 from boolattn.stores.points.qdrant import QdrantStore
-batch = Batch()
-batch.add(Document(id="new", text="Rice", title="new"), [(0, 4)])
+batch = [Entry.of(Document(id="new", text="Rice", title="new"), [(0, 4)])]
 settings = StoreSettings(fingerprint="f", dimension=32, model="shipped")
 with QdrantStore.create(sys.argv[1], settings, replace=True) as draft:
     draft.write(batch, np.ones((1, 32), np.float32))
@@ -463,8 +462,8 @@ def test_a_foreign_collection_of_qdrant():
     assert (collection.metric, collection.dimension, collection.word_field) == ("cosine", 2, "")
 
     def near(filters):
-        query, tests = np.array([1, 0], np.float32), [[[c]] for c in read_filters(filters)]
-        [rows] = collection.search("dense", [query], 5, tests, "dense")
+        query, where = np.array([1, 0], np.float32), Filter(read_filters(filters))
+        [rows] = collection.search("dense", [query], 5, where, "dense")
         return rows
 
     assert [key for key, *_ in near({})] == [0, 1]
@@ -515,11 +514,10 @@ def test_a_long_document_comes_back_whole(lite, monkeypatch):
     text = "Ein Käfer \U0001f98b\0 of Java. " * 100
     long = Document(id="long", text=text, title="title " * 120, metadata={"country": "y" * 200})
     store = build(lite)
-    before = store.database.query([], "count(*)")
+    before = store.database.query(EVERYTHING, "count(*)")
 
     def write(document):
-        batch = Batch()
-        batch.add(document, [(0, len(document.text))])
+        batch = [Entry.of(document, [(0, len(document.text))])]
         with store.adding() as draft:
             draft.write(batch, vector_of("x")[None])
 
@@ -532,7 +530,7 @@ def test_a_long_document_comes_back_whole(lite, monkeypatch):
     assert text_of(store, "wordy") == wordy.text
     assert store.frequencies(["word10"]) == [1]
     store.delete(["long", "wordy"])
-    assert store.database.query([], "count(*)") == before
+    assert store.database.query(EVERYTHING, "count(*)") == before
 
 
 def test_a_row_holds_as_many_characters_as_milvus_takes(lite):
@@ -629,12 +627,12 @@ def test_a_foreign_collection_of_milvus(milvus_file):
     collection, query = foreign(milvus_file), vector_of(TEXTS["soup"])[None]
     about = collection.metric, collection.dimension, collection.word_field
     assert about == ("cosine", DIMENSION, "bm25")
-    [[(key, score, row), *_]] = collection.search("e", query, 3, [], "e")
+    [[(key, score, row), *_]] = collection.search("e", query, 3, EVERYTHING, "e")
     assert (key, score) == ("soup", pytest.approx(1, abs=1e-5))
     np.testing.assert_allclose(row["e"], query[0], atol=1e-6)
-    late = [[[c]] for c in read_filters({"year": {"gte": 2}})]
+    late = Filter(read_filters({"year": {"gte": 2}}))
     assert {key for key, *_ in collection.search("e", query, 5, late)[0]} == {"moth", "salad"}
-    answers = collection.search("bm25", ["garlic tomato", "moths"], 5, [])
+    answers = collection.search("bm25", ["garlic tomato", "moths"], 5, EVERYTHING)
     assert [{key for key, *_ in rows} for rows in answers] == [{"soup", "salad"}, {"moth"}]
     assert all(score > 0 for rows in answers for _, score, _ in rows)
     [[(key, *_)]] = collection.search("bm25", ["garlic"], 5, late)

@@ -15,7 +15,7 @@ from boolattn.stores.filters import Filter
 from boolattn.stores.local.manifest import MANIFEST
 from boolattn.stores.local.store import LocalStore
 from boolattn.stores.settings import StoreSettings
-from boolattn.stores.writer import Batch
+from boolattn.stores.writer import Entry
 from tests.search import word_model
 
 N, DIMENSION, K = 5000, 384, 100
@@ -32,10 +32,7 @@ def vectors():
 
 
 def batch(names):
-    documents = Batch()
-    for name in names:
-        documents.add(Document(id=str(name), text="moths"), [(0, 5)])
-    return documents
+    return [Entry.of(Document(id=str(name), text="moths"), [(0, 5)]) for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +113,7 @@ def test_vectors_of_other_lengths_keep_theirs(precision, tmp_path):
     np.testing.assert_allclose(np.linalg.norm(restored, axis=1), lengths, rtol=0.02, atol=1e-7)
 
 
-@pytest.mark.parametrize("vectors", ["exact", "hnsw"])
-@pytest.mark.parametrize("precision", ROUNDED)
+@pytest.mark.parametrize(("precision", "vectors"), [("float16", "exact"), ("int8", "hnsw")])
 def test_documents_are_added_replaced_and_deleted(precision, vectors, folder, retriever, shared):
     options = {"parser": None, "vectors": vectors, "precision": precision, "segment_size": 10}
     searcher = Searcher.build(folder, word_model.corpus(), retriever, **options)

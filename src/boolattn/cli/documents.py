@@ -38,8 +38,6 @@ source_options = joined(
     option("--id-field", help="Field with the id."),
     option("--title-field", help="Field with the title."),
     option("--skip-bad", is_flag=True, help="Report rows with an error and go on."),
-    option("--max-line", type=click.FloatRange(0.001), default=256, help="Most MB of a line."),
-    option("--follow-links", is_flag=True, help="Also read files of a folder that are links."),
 )
 
 
@@ -210,8 +208,6 @@ def _records(options: Mapping[str, Any], *, makes_ids: bool = True) -> Iterator[
         Fields(text=options["text_field"], **names),
         makes_ids=makes_ids,
         on_error=on_error,
-        max_line=int(options["max_line"] * 1e6),
-        follow_links=options["follow_links"],
     )
     if bad:
         note(f"{plural(len(bad), 'row')} left out")
@@ -239,8 +235,7 @@ def _progress(options: Mapping[str, Any]) -> Iterator[Callable[[int], None]]:
     def count_all() -> None:
         # Meanwhile documents are encoded; a file with an error ends that, not this.
         with suppress(BoolattnError, OSError):
-            limit, links = int(options["max_line"] * 1e6), options["follow_links"]
-            bar.length = count_documents(options["documents"], limit, follow_links=links)
+            bar.length = count_documents(options["documents"])
             bar.show_percent = True
 
     bar: Any = click.progressbar(

@@ -101,13 +101,8 @@ def operand_terms(text: str) -> list[str]:
     """
     terms = terms_of(text)
     for empty in (_EMPTY, _FILLER):
-        terms = [term for term in terms if term not in _words_of(empty)] or terms
+        terms = [term for term in terms if term not in _terms_of_words(empty)] or terms
     return terms
-
-
-@cache
-def _words_of(text: str) -> frozenset[str]:
-    return frozenset(terms_of(text))
 
 
 def terms_of(text: str) -> list[str]:
@@ -137,12 +132,12 @@ def matched_words(text: str, terms: Set[str], start: int, end: int) -> list[tupl
     [(2, 6), (16, 21)]
     """
     words = _TERM.finditer(text, start, end)
-    return [word.span() for word in words if not terms.isdisjoint(_terms_of_word(word[0]))]
+    return [word.span() for word in words if not terms.isdisjoint(_terms_of_words(word[0]))]
 
 
 @lru_cache(maxsize=1 << 15)
-def _terms_of_word(word: str) -> tuple[str, ...]:
-    return tuple(terms_of(word))
+def _terms_of_words(words: str) -> frozenset[str]:
+    return frozenset(terms_of(words))
 
 
 def plain_title(text: str) -> str:
@@ -170,6 +165,7 @@ def negated_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the characters of what a text negates."""
     for match in _COMPOUND.finditer(text):
         yield match.span()
+    ends = [match.end() for match in _FREE_OF.finditer(text)]
     for cue in find_cues(text):
         if cue.operator is not Operator.NOT:
             continue
@@ -177,11 +173,9 @@ def negated_spans(text: str) -> Iterator[tuple[int, int]]:
             start = max(0, cue.start - _LONGEST)
             if before := _BEFORE.search(text[start : cue.start]):
                 yield start + before.start(), cue.end
-        elif after := _AFTER.match(text, cue.end):
-            yield after.span()
-    for match in _FREE_OF.finditer(text):
-        if after := _AFTER.match(text, match.end()):
-            yield after.span()
+        else:
+            ends.append(cue.end)
+    yield from (after.span() for end in ends if (after := _AFTER.match(text, end)))
 
 
 def spaced(text: str) -> str:
@@ -205,13 +199,15 @@ def cut(text: str, n_tokens: int) -> list[tuple[int, int]]:
     while len(starts) - chosen[-1] > size:
         first, last = chosen[-1], chosen[-1] + size
         # In the second half, so that passages do not become short.
-        places = range(last, first + size // 2, -1)
-        chosen.append(
-            next((p for p in places if text.endswith(_SENTENCE_ENDS, 0, starts[p])), None)
-            or next((p for p in places if text.endswith(_WORD_ENDS, 0, starts[p])), last)
+        pieces = range(last, first + size // 2, -1)
+        ends = (
+            p
+            for e in (_SENTENCE_ENDS, _WORD_ENDS)
+            for p in pieces
+            if text.endswith(e, 0, starts[p])
         )
-    edges = [*(starts[piece] for piece in chosen), len(text)]
-    pairs = pairwise(edges)
+        chosen.append(next(ends, last))
+    pairs = pairwise([*(starts[piece] for piece in chosen), len(text)])
     return [(start, start + len(text[start:end].rstrip())) for start, end in pairs]
 
 
@@ -238,21 +234,17 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     """
     counts: Counter[str] = Counter(analyzer().analyze(spaced(indexed_text(document))))
     spans = cut(document.text, _PART if len(document.text) > _LONG else 0)
-    n_parts: Counter[str] = Counter()
-    tags: set[str] = set()
+    n_parts, tags = Counter[str](), set[str]()
     for number, span in enumerate(spans):
         text = indexed_text(replace(document, text=document.text[slice(*span)]))
         negated = list(negated_spans(text))
-        asserted, denied = kinds.tags(text, negated) if kinds else ((), ())
-        tags.update(asserted, denied)
-        for term in {*asserted_terms(text, negated), *asserted}:
+        named, lacked = kinds.tags(text, negated) if kinds else ((), ())
+        tags.update(named, lacked)
+        for term in {*asserted_terms(text, negated), *named}:
             n_parts[term] += len(spans) if number == 0 else 1
     about = {term for term, n in n_parts.items() if 3 * n >= len(spans)}
-    words = DocumentTerms(
-        counts,
-        [*sorted(about & tags), *sorted(about - tags)],
-        [*sorted(tags - about), *sorted(counts.keys() - about)],
-    )
+    asserted = [*sorted(about & tags), *sorted(about - tags)]
+    denied = [*sorted(tags - about), *sorted(counts.keys() - about)]
     # A kind is no word: it adds nothing to the length, and counts by its rarity alone.
     counts.update(dict.fromkeys(sorted(tags), 0))
-    return words
+    return DocumentTerms(counts, asserted, denied)

@@ -136,10 +136,10 @@ class Reader(ABC):
         return {}
 
     def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        """Return the vectors of documents by id; of several passages, :func:`mean_vector`."""
+        """Return the vectors of documents by id; of several passages, their mean."""
         keys = self.find(ids)
         passages = self.passages(np.array([*keys.values()], np.int64))
-        return {n: mean_vector(passages[key][1]) for n, key in keys.items() if key in passages}
+        return {n: _mean(passages[key][1]) for n, key in keys.items() if key in passages}
 
     def best_passages(self, vector: Array, keys: Keys) -> list[tuple[int, int] | None]:
         """Return each document's passage nearest to a vector; ``None`` for the only one."""
@@ -177,8 +177,7 @@ class Reader(ABC):
         if not self.has_words or not wanted or not (terms := terms_of(text)):
             return False
         [ranked] = self.words([terms], _TITLES, Filter())
-        documents = self.documents(ranked.rows)
-        return any(plain_title(document.title) == wanted for document in documents if document)
+        return any(plain_title(d.title) == wanted for d in self.documents(ranked.rows) if d)
 
     def known_vectors(self, ids: Sequence[str]) -> dict[str, Array]:
         """Return the vectors of documents that are operands; an unknown id is an error."""
@@ -278,21 +277,18 @@ def best_documents(hits: Iterable[tuple[int, float]], n: int) -> Ranked:
     return Ranked(keys[order], scores[order])
 
 
-def mean_vector(vectors: Array) -> Array:
-    """Return one vector for a document: the mean of its passages, as long as they are."""
-    if len(vectors) == 1:
-        return np.asarray(vectors[0], np.float32)
+def _mean(vectors: Array) -> Array:
+    """Return the mean of some vectors, as long as they are."""
     mean = vectors.mean(0)
     length = np.linalg.norm(vectors, axis=1).mean() / max(np.linalg.norm(mean), 1e-9)
-    return np.asarray(mean * np.float32(length), np.float32)
+    return np.asarray(mean * length, np.float32)
 
 
 def similarities(queries: Array, vectors: Array, out: Array | None = None) -> Array:
     """Return inner products. Shape ``(queries, vectors)``."""
     products = np.empty((len(queries), len(vectors)), np.float32) if out is None else out
     if len(queries) > _FEW_QUERIES:
-        products[:] = queries @ vectors.T
-        return products
+        return np.matmul(queries, vectors.T, out=products)
     for row, query in zip(products, queries, strict=True):
         # Unlike a product in BLAS this starts no threads, for which it would wait.
         np.einsum("ij,j->i", vectors, query, out=row)

@@ -10,6 +10,7 @@ import ast
 import csv
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -66,8 +67,6 @@ def read_documents(
     *,
     on_error: Callable[[DataError], None] = _raise,
     makes_ids: bool = True,
-    max_line: int = MAX_LINE,
-    follow_links: bool = False,
 ) -> Iterator[Document]:
     """Read documents as a stream from a file, perhaps compressed, a folder, or stdin (``-``).
 
@@ -76,14 +75,10 @@ def read_documents(
         fields: What is where in a row.
         on_error: Called with what is wrong with a row, which is left out unless this raises.
         makes_ids: Whether a row without an id gets its title or else its number as one.
-        max_line: Most bytes of a line, and of a whole JSON file.
-        follow_links: Whether files of a folder that are links are read too.
     """
     seen: dict[str, int | str] = {}
-    has_rows = False
-    rows, is_typed = _rows(path, max_line, follow_links=follow_links)
-    for position, row in rows:
-        has_rows = True
+    position = None
+    for position, row in _rows(path):
         where = f"{path}:{position}" if isinstance(position, int) else position
         try:
             row = parse_object(row, where) if isinstance(row, bytes) else check_object(row, where)
@@ -92,27 +87,25 @@ def read_documents(
             continue
         try:
             number = str(position) if makes_ids else ""
-            document = _Row(row, fields or Fields()).document(number, seen, is_typed=is_typed)
+            document = _Row(row, fields or Fields()).document(number, seen)
         except DataError as error:
             on_error(type(error)(f"{where}: {error}"))
             continue
         seen[document.id] = position
         yield document
-    if not has_rows:
+    if position is None:
         raise DataError(f"{path} holds no documents, so there is nothing to index")
 
 
-def count_documents(path: Path, max_line: int = MAX_LINE, *, follow_links: bool = False) -> int:
+def count_documents(path: Path) -> int:
     """Count the rows of a file, or the files of a folder without reading them."""
-    if path.is_dir():
-        return len(_text_files(path, follow_links=follow_links))
-    return sum(1 for _ in _rows(path, max_line, follow_links=follow_links)[0])
+    return len(_text_files(path)) if path.is_dir() else sum(1 for _ in _rows(path))
 
 
-def _rows(path: Path, max_line: int, *, follow_links: bool) -> tuple[Rows, bool]:
-    """Return the rows of any source, and whether all their values are texts without a type."""
+def _rows(path: Path) -> Rows:
+    """Return the rows of any source."""
     if path.is_dir():
-        return _folder(path, _text_files(path, follow_links=follow_links)), False
+        return _folder(path, _text_files(path))
     if path != STDIN and not path.is_file():
         raise MissingDataError(f"there is no file {path}")
     name = path.name.lower()
@@ -120,38 +113,36 @@ def _rows(path: Path, max_line: int, *, follow_links: bool) -> tuple[Rows, bool]
         name = name.removesuffix(ending)
     kind = name.rpartition(".")[2]
     if kind in ("parquet", "xlsx"):
-        return (read_parquet if kind == "parquet" else read_sheets)(path), False
+        return read_parquet(path) if kind == "parquet" else read_sheets(path)
     if path.suffix.lower() in READERS:
-        return _folder(path.parent, [path]), False
+        return _folder(path.parent, [path])
     if path != STDIN and kind not in ("jsonl", "ndjson", "json", "csv", "tsv"):
         kinds = f".jsonl, .json, .csv, .tsv, .parquet, .xlsx, {', '.join(READERS)}"
         raise DataError(f"{path}: unknown type; documents are in files of the types {kinds}")
-    lines = (
-        (n, line.removeprefix("\ufeff") if n == 1 else line)
-        for n, line in read_lines(path, max_line)
-    )
-    if path == STDIN:
-        first = next(lines, (1, ""))
-        lines = (numbered for numbered in chain([first], lines))
-        kind = {"{": "jsonl", "[": "json"}.get(first[1].lstrip()[:1], "csv")
+    lines: Lines = read_lines(path, MAX_LINE)
+    for _, first in lines:
+        first = first.removeprefix("\ufeff")
+        lines = chain([(1, first)], lines)
+        if path == STDIN:
+            kind = {"{": "jsonl", "[": "json"}.get(first.lstrip()[:1], "csv")
+        break
     if kind in ("csv", "tsv"):
-        csv.field_size_limit(max_line)  # a field may hold line breaks, and a book
-        return _csv(path, lines, "\t" if kind == "tsv" else ""), True
-    return _json(path, lines, max_line) if kind == "json" else _lines(lines), False
+        return _csv(path, lines, "\t" if kind == "tsv" else "")
+    return _json(path, lines) if kind == "json" else _lines(lines)
 
 
 def _lines(lines: Lines) -> Rows:
     return ((number, line.encode()) for number, line in lines if line and not line.isspace())
 
 
-def _json(path: Path, lines: Lines, max_size: int) -> Rows:
+def _json(path: Path, lines: Lines) -> Rows:
     """Read an array of objects, one object, or one a line."""
     texts, size = [], 0
     for _, line in lines:
         texts.append(line)
         size += len(line) + 1
-        if size > max_size + 1:
-            raise too_long(f"{path}: an array", max_size)
+        if size > MAX_LINE + 1:
+            raise too_long(f"{path}: an array", MAX_LINE)
     text = "\n".join(texts)
     try:
         rows = json.loads(text)
@@ -164,6 +155,7 @@ def _json(path: Path, lines: Lines, max_size: int) -> Rows:
 
 
 def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:
+    csv.field_size_limit(MAX_LINE)  # a field may hold line breaks, and a book
     texts = (line + "\n" for _, line in lines)
     heading = next(texts, "")
     delimiter = delimiter or max(",;\t", key=heading.count)
@@ -183,21 +175,17 @@ def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:
             yield number, DataError(f"{path}:{number}: more or fewer fields than the heading")
         else:
             row.pop("", None)  # the index of a pandas table
-            yield number, row
+            yield number, _Texts(row)
 
 
-def _text_files(folder: Path, *, follow_links: bool) -> list[Path]:
+def _text_files(folder: Path) -> list[Path]:
     """Return the texts of a folder: regular files, which are no links to elsewhere."""
-    resolved = folder.resolve()
-    files = [
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in READERS and path.is_file()
-        if follow_links or path.resolve() == resolved / path.relative_to(folder)
-    ]
+    files = [path for path in folder.rglob("*") if path.suffix.lower() in READERS]
+    root = folder.resolve()
+    files = [p for p in files if p.is_file() and p.resolve() == root / p.relative_to(folder)]
     if not files:
         kinds = ", ".join(READERS)
-        raise DataError(f"{folder} holds no files that end in {kinds}; links need --follow-links")
+        raise DataError(f"{folder} holds no files that end in {kinds}; links are not followed")
     return sorted(files)
 
 
@@ -215,14 +203,18 @@ def _folder(folder: Path, files: list[Path]) -> Rows:
         yield str(file), row | inside | {"text": text}
 
 
+class _Texts(dict[str, Any]):
+    """A row whose values are all texts, without a type."""
+
+
 class _Row:
     """A row, taken apart."""
 
     def __init__(self, row: Mapping[str, Any], fields: Fields) -> None:
-        self._fields, self._names = fields, list(row)
+        self._fields, self._names, self._is_text = fields, list(row), isinstance(row, _Texts)
         self._values = {n.removeprefix(_METADATA): value for n, value in flatten(row).items()}
 
-    def document(self, number: str, seen: Mapping[str, int | str], *, is_typed: bool) -> Document:
+    def document(self, number: str, seen: Mapping[str, int | str]) -> Document:
         """Make a document; ``number`` is the id of last resort, if it is not empty."""
         fields = self._fields
         # A wrong name is told at the first row; later ones may have no title.
@@ -230,7 +222,7 @@ class _Row:
         title = self._take((fields.title,) if fields.title else _TITLES, is_needed=is_needed)
         texts = [self._take((name,)) for name in fields.text] or [self._take(_TEXTS)]
         text = "\n".join(part for part in texts if part.strip())
-        if not text.strip() and not title.strip():
+        if not text and not title.strip():
             names = fields.text or _TEXTS
             name = next((n for n in names if n in self._names), names[0])
             raise EmptyDocumentError(f"the field {name!r} is empty")
@@ -245,8 +237,10 @@ class _Row:
         if name in seen:
             first = f"first at {seen[name]}"
             raise DataError(f"the id {name!r} comes twice, {first}; every document needs its own")
-        typed = {k: _typed(str(v)) for k, v in self._values.items()} if is_typed else self._values
-        return Document(id=name, text=text, title=title, metadata=flatten(typed))
+        values = self._values
+        if self._is_text:
+            values = flatten({name: _typed(str(value)) for name, value in values.items()})
+        return Document(id=name, text=text, title=title, metadata=values)
 
     def _take(self, names: tuple[str, ...], *, is_needed: bool = True) -> str:
         """Remove and return the first of some fields that the row has."""
@@ -282,10 +276,7 @@ def _typed(value: str) -> object:
         return None
     if _NUMBER.fullmatch(value):
         return float(value) if "." in value else int(value)
-    if value[0] == "[" and value[-1] == "]":
-        for read in (json.loads, ast.literal_eval):
-            try:
-                return read(value)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue
+    for read in (json.loads, ast.literal_eval) if value[0] == "[" and value[-1] == "]" else ():
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return read(value)
     return as_boolean(value)

@@ -114,6 +114,10 @@ class Filter:
     def __bool__(self) -> bool:
         return bool(self.conditions or self.alternatives or self.without or self.lacking)
 
+    def also(self, *conditions: Condition) -> Filter:
+        """Return the filter with more conditions."""
+        return replace(self, conditions=(*self.conditions, *conditions))
+
 
 def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
     """Turn filters into conditions.
@@ -123,31 +127,43 @@ def read_filters(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
     """
     if not isinstance(filters, dict | None):
         raise QueryError(f"filters are by field, as {{'price': {{'lt': 9}}}}, not {filters!r:.80}")
-    conditions: list[Condition] = []
-    for name, entry in (filters or {}).items():
-        for kind, value in (entry if isinstance(entry, dict) else {"in": entry}).items():
-            if kind not in KINDS:
-                raise QueryError(f"filter {name!r} has no {kind!r}; there are {', '.join(KINDS)}")
-            values = _values(name, value)
-            _check(name, kind, values)
-            conditions.append(Condition(name, kind, values))
-    return tuple(conditions)
+    return tuple(
+        Condition(name, kind, _values(name, kind, value))
+        for name, entry in (filters or {}).items()
+        for kind, value in (entry if isinstance(entry, dict) else {"in": entry}).items()
+    )
 
 
-def _check(name: str, kind: str, values: tuple[Value, ...]) -> None:
-    value = values[0] if len(values) == 1 else None
-    expected = ""
-    if kind in RANGES and not (is_number(value) or (isinstance(value, str) and period_of(value))):
-        expected = "one number, or one date like 2024-03-01, 2024-03 or 2024"
-    elif kind == "contains" and not isinstance(value, str):
-        expected = "one text"
-    elif kind == "exists" and not isinstance(value, bool):
-        expected = "true or false"
-    elif kind in RANGES and isinstance(value, int) and abs(value) > _EXACT:
-        expected = f"whole numbers up to {_EXACT:,}, beyond which they are rounded"
-    if expected:
-        shown = repr(value) if value is not None else f"{len(values)} values"
+def _values(name: str, kind: str, entry: object) -> tuple[Value, ...]:
+    """Return the values of a condition; refuse what it cannot compare."""
+    if kind not in KINDS:
+        raise QueryError(f"filter {name!r} has no {kind!r}; there are {', '.join(KINDS)}")
+    is_list = isinstance(entry, list | tuple | set | frozenset)
+    listed: Iterable[Any] = entry if is_list else (entry,)  # type: ignore[assignment]
+    values = tuple(v.isoformat() if hasattr(v, "isoformat") else v for v in listed)
+    for value in values:
+        if not isinstance(value, str | int | float | bool):
+            wrong = f"a value is text, a number or true or false, not {type(value).__name__}"
+            raise QueryError(f"filter {name!r}: {wrong}")
+        if is_too_large(value) or (isinstance(value, float) and not isfinite(value)):
+            raise QueryError(f"filter {name!r}: the number is too large to compare, or none")
+    if expected := _expected(kind, values[0] if len(values) == 1 else None):
+        shown = repr(values[0]) if len(values) == 1 else f"{len(values)} values"
         raise QueryError(f"filter {name!r}: {kind} takes {expected}, not {shown}")
+    return values
+
+
+def _expected(kind: str, value: Value | None) -> str:
+    """Return what a condition takes, if a value is nothing of that; ``None`` stands for several."""
+    if kind in RANGES and not (is_number(value) or (isinstance(value, str) and period_of(value))):
+        return "one number, or one date like 2024-03-01, 2024-03 or 2024"
+    if kind == "contains" and not isinstance(value, str):
+        return "one text"
+    if kind == "exists" and not isinstance(value, bool):
+        return "true or false"
+    if kind in RANGES and isinstance(value, int) and abs(value) > _EXACT:
+        return f"whole numbers up to {_EXACT:,}, beyond which they are rounded"
+    return ""
 
 
 def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
@@ -268,22 +284,6 @@ def of_type(values: tuple[Value, ...], *, is_text: bool) -> list[Value]:
     return [value for value in values if isinstance(value, str) == is_text] or list(values)
 
 
-def _values(name: str, value: object) -> tuple[Value, ...]:
-    values = tuple(value) if isinstance(value, list | tuple | set | frozenset) else (value,)
-    checked = []
-    for item in values:
-        item = item.isoformat() if hasattr(item, "isoformat") else item
-        if not isinstance(item, str | int | float | bool):
-            raise QueryError(
-                f"filter {name!r}: a value is text, a number or true or false, not "
-                f"{type(item).__name__}"
-            )
-        if is_too_large(item) or (isinstance(item, float) and not isfinite(item)):
-            raise QueryError(f"filter {name!r}: the number is too large to compare, or none")
-        checked.append(item)
-    return tuple(checked)
-
-
 def _text_and_value(text: str) -> list[Value]:
     """Return a text, and its value as JSON: a command line has no types."""
     if isinstance(boolean := as_boolean(text), bool):
@@ -308,9 +308,9 @@ def _limit(value: str, text: str) -> Value:
 
 def document_tags(metadata: Metadata) -> list[str]:
     """Return a tag for each field, and one for each of its values."""
-    tags = [_tag(name, _EXISTS) for name in metadata]
-    tags += [_tag(n, filter_hash(item)) for n, value in metadata.items() for item in items(value)]
-    return list(dict.fromkeys(tags))
+    pairs = [(name, filter_hash(v)) for name, value in metadata.items() for v in items(value)]
+    pairs += [(name, _EXISTS) for name in metadata]
+    return list(dict.fromkeys(_tag(*pair) for pair in pairs))
 
 
 def document_numbers(metadata: Metadata) -> dict[str, float]:

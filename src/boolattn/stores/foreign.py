@@ -18,7 +18,8 @@ from boolattn.errors import ConfigError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
 from boolattn.settings import checked
-from boolattn.stores.base import ServerStore, similarities
+from boolattn.stores.base import Keys, Mask, Reader, ServerStore, similarities
+from boolattn.stores.filters import Condition, Filter
 from boolattn.stores.settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -27,15 +28,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from boolattn.stores.base import Keys, Mask, Reader
-    from boolattn.stores.filters import Condition, Filter
-
     Array = NDArray[np.float32]
     Client = Any
     Row = dict[str, Any]
     Found = tuple[Any, float, Row]  # id, score and some values
-    #: In each list one alternative must hold, of which all conditions must.
-    Tests = list[list[list[Condition]]]
     Described = tuple[
         Mapping[str, Any], Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]
     ]
@@ -117,9 +113,9 @@ class Collection(ABC):
 
     @abstractmethod
     def search(
-        self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
+        self, field: str, queries: Sequence[Any], n: int, where: Filter, *names: str
     ) -> list[list[Found]]:
-        """Return the ``n`` best rows of each query that pass the tests, with some values.
+        """Return the ``n`` best rows of each query that pass a filter, with some values.
 
         Scores are cosines or inner products; a row without a vector is never found. In a field
         with an index of words texts are searched.
@@ -135,14 +131,11 @@ class ForeignStore(ServerStore):
 
     def __init__(self, collection: Collection) -> None:
         if not isinstance(collection, Collection):
-            raise ConfigError(
-                f"a collection is one of boolattn.stores, not {type(collection).__name__}"
-            )
-        if collection.metric not in (COSINE, DOT):
-            raise ConfigError(
-                f"{collection.name} compares vectors by {collection.metric}; composed search needs "
-                "cosine or dot"
-            )
+            kind = type(collection).__name__
+            raise ConfigError(f"a collection is one of boolattn.stores, not {kind}")
+        if (metric := collection.metric) not in (COSINE, DOT):
+            reason = f"{collection.name} compares vectors by {metric}"
+            raise ConfigError(f"{reason}; composed search needs cosine or dot")
         self.label, self.address, self.limit = collection.name, "", collection.limit
         if collection.word_field:
             self.words_note = f"words are those of {collection.name}'s own index"
@@ -172,9 +165,6 @@ class ForeignStore(ServerStore):
     def delete(self, _ids: Iterable[str]) -> None:
         self.adding()
 
-    def info(self) -> dict[str, Any]:
-        return {"collection": self.label, "metric": self._collection.metric, **super().info()}
-
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
         # The length of a vector counts for the inner product alone.
@@ -193,9 +183,9 @@ class ForeignStore(ServerStore):
         """Return the numbers of rows, without those that are left out."""
         conditions = (*where.conditions, *(where.alternatives[0] if where.alternatives else ()))
         self._required.update(c for c in conditions if not c.is_negated)
-        tests, n_asked = [[[c]] for c in conditions], n + len(where.without)
-        n_asked, ranked = min(n_asked, self.limit or n_asked), []
-        for rows in self._collection.search(field, queries, n_asked, tests):
+        n_asked, ranked = n + len(where.without), []
+        n_asked = min(n_asked, self.limit or n_asked)
+        for rows in self._collection.search(field, queries, n_asked, Filter(conditions)):
             keys = self._numbered([key for key, *_ in rows])
             scores = self._finite(np.array([score for _, score, _ in rows], np.float32))
             is_in = ~np.isin(keys, where.without)
@@ -234,10 +224,9 @@ class ForeignStore(ServerStore):
     def documents(self, keys: Keys) -> list[Document | None]:
         if missing := [key for key in keys.tolist() if key not in self._documents]:
             read = self._collection.get([self._ids[key] for key in missing])
-            rows = {str(name): row for name, row in read.items()}
-            for key in missing:
-                row = rows.get(str(self._ids[key]))
-                self._documents[key] = None if row is None else self._document(key, row)
+            pairs = zip(self._numbered([*read]).tolist(), read.values(), strict=True)
+            self._documents |= dict.fromkeys(missing)
+            self._documents |= {key: self._document(key, row) for key, row in pairs}
         return [self._documents[key] for key in keys.tolist()]
 
     def _document(self, key: int, row: Row) -> Document:

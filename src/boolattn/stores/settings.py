@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,36 +47,23 @@ class StoreSettings:
         return kinds if kinds and kinds.digest == self.lexicon else None
 
 
-def saved_settings(values: Any, label: str) -> StoreSettings:  # noqa: ANN401 - JSON
-    """Read a store's settings; refuse what was changed by hand."""
+def saved_settings(state: Mapping[str, Any], label: str, expected: int) -> StoreSettings:
+    """Read a store's settings; refuse another format than this version's, and other damage."""
+    if (version := state.get("format")) != expected:
+        raise IndexMismatchError(
+            f"{label} has format {version}, this version reads {expected}: build it again with "
+            f"boolattn index FILE --out {label} --replace"
+        )
     try:
-        settings = build(StoreSettings, values)
+        settings = build(StoreSettings, state.get("settings") or {})
         check_types(settings)
     except (ConfigError, TypeError) as error:
         raise IndexFolderError(f"the settings in {label} are damaged ({error})") from error
     return settings
 
 
-def check_format(address: object, version: object, known: int) -> None:
-    """Refuse a store in another format than this version's."""
-    if version != known:
-        raise IndexMismatchError(
-            f"{address} has format {version}, this version reads {known}: build it again with "
-            f"boolattn index FILE --out {address} --replace"
-        )
-
-
-def check_resumed(label: str, stopped: object, settings: StoreSettings) -> None:
-    """Refuse to go on with a build that was stopped, and that has other settings."""
-    if stopped != asdict(settings):
-        raise IndexMismatchError(
-            f"the build that was stopped in {label} has other settings or another model; begin "
-            "again with --replace"
-        )
-
-
 def check_build(
-    label: str, *, has_index: bool, is_stopped: bool, replace: bool, resume: bool
+    label: str, has_index: object, is_stopped: object, *, replace: bool, resume: bool
 ) -> None:
     """Refuse to build in place of an index, or of a stopped build, unless that was asked for."""
     if has_index and not replace and not (resume and is_stopped):

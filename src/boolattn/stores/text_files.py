@@ -108,11 +108,5 @@ def read_sheets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 #: Readers of files that are one document, by the end of their names.
-READERS: dict[str, Callable[[Path], tuple[str, str]]] = {
-    ".txt": _plain,
-    ".md": _markdown,
-    ".markdown": _markdown,
-    ".html": _html,
-    ".htm": _html,
-    ".pdf": _pdf,
-}
+READERS: dict[str, Callable[[Path], tuple[str, str]]] = {".txt": _plain, ".md": _markdown}
+READERS |= {".markdown": _markdown, ".html": _html, ".htm": _html, ".pdf": _pdf}

@@ -38,7 +38,8 @@ def flatten(metadata: Mapping[str, Any]) -> dict[str, Value | list[Value]]:
     lists: set[str] = set()
 
     def walk(name: str, value: Any, *, is_item: bool, depth: int = 1) -> None:  # noqa: ANN401
-        _check_depth(name, depth)
+        if depth > MAX_DEPTH:
+            raise DataError(f"the field {name[:60]!r} is nested deeper than {MAX_DEPTH} levels")
         if hasattr(value, "tolist"):  # of numpy
             value = value.tolist()
         if isinstance(value, dict):
@@ -49,8 +50,7 @@ def flatten(metadata: Mapping[str, Any]) -> dict[str, Value | list[Value]]:
             for inner in sorted(value, key=repr) if is_set else value:
                 walk(name, inner, is_item=True, depth=depth + 1)
         elif (plain := _plain(name, value)) is not None:
-            if is_item:
-                lists.add(name)
+            lists.update([name] if is_item else ())
             plain_values.setdefault(name, []).append(plain)
 
     for name, value in metadata.items():
@@ -59,11 +59,6 @@ def flatten(metadata: Mapping[str, Any]) -> dict[str, Value | list[Value]]:
         name: values if name in lists or len(values) > 1 else values[0]
         for name, values in plain_values.items()
     }
-
-
-def _check_depth(name: str, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise DataError(f"the field {name[:60]!r} is nested deeper than {MAX_DEPTH} levels")
 
 
 def _plain(name: str, value: Any) -> Value | None:  # noqa: ANN401 - any value
@@ -145,14 +140,13 @@ def period_of(text: str) -> tuple[float, float] | None:
     """
     try:
         if match := _MONTH.fullmatch(text):
-            first = datetime(int(match[1]), int(match[2] or 1), 1, tzinfo=UTC)
-            # Longer than the period, and shorter than two of them.
-            last = (first + timedelta(days=31 if match[2] else 366)).replace(day=1)
-            last = last if match[2] else last.replace(month=1)
+            year, month = int(match[1]), int(match[2] or 1)
+            following = (year, month + 1) if match[2] and month < 12 else (year + 1, 1)
+            first, last = (datetime(*start, 1, tzinfo=UTC) for start in ((year, month), following))
             return first.timestamp(), last.timestamp()
         if (moment := moment_of(text)) is None:
             return None
-        length = timedelta(days=1) if len(text) == len("2024-03-01") else timedelta(0)
+        length = timedelta(days=len(text) == len("2024-03-01"))
         return moment.timestamp(), (moment + length).timestamp()
     except (ValueError, OverflowError):
         return None

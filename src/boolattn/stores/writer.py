@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float32]
     Spans = list[tuple[int, int]]
+    Batch = list["Entry"]
 
 #: Encodes lists of texts, in order; a cluster may encode several at once.
 Encode: TypeAlias = "Callable[[Iterable[list[str]]], Iterator[Array]]"
@@ -38,62 +39,51 @@ _CHARACTERS = 32
 _BEGINNING = 0.3
 
 
-@dataclass
-class Batch:
-    """Documents before they are encoded, with plain metadata."""
+@dataclass(frozen=True)
+class Entry:
+    """A document before it is encoded, with plain metadata."""
 
-    documents: list[Document] = field(default_factory=list)
-    lines: list[bytes] = field(default_factory=list)  # each document as JSON
-    spans: list[Spans] = field(default_factory=list)  # of each document's passages
-    n_bytes: int = 0
+    document: Document
+    spans: Spans  # of its passages
+    line: bytes  # the document as JSON
 
-    def add(self, document: Document, spans: Spans) -> None:
-        """Add a document, with the spans of its passages."""
+    @classmethod
+    def of(cls, document: Document, spans: Spans) -> Entry:
+        """Prepare a document, with the spans of its passages."""
+        name = document.id
         try:
             document = replace(document, metadata=flatten(document.metadata))
+            row = {name: getattr(document, name) for name in ("id", "title", "text", "metadata")}
+            text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            return cls(document, spans, text.encode() + b"\n")
         except DataError as error:
-            raise DataError(f"document {document.id!r}: {error}") from error
-        self.documents.append(document)
-        self.lines.append(_line(document))
-        self.spans.append(spans)
-        self.n_bytes += len(self.lines[-1])
+            raise DataError(f"document {name!r}: {error}") from error
+        except UnicodeEncodeError as error:
+            raise DataError(f"document {name!a} holds half a character; correct it") from error
+        except ValueError as error:
+            raise DataError(f"document {name!r}: {error}; leave the value out") from error
 
     @property
-    def versions(self) -> list[str]:
-        """A hash of each document and its passages."""
-        rows = zip(self.lines, self.spans, strict=True)
-        return [hashlib.sha256(line + f"{spans}".encode()).hexdigest()[:32] for line, spans in rows]
-
-    def digest(self, prefix: str) -> str:
-        """Return a hash of the documents, their passages, and what else decides over them."""
-        return hashlib.sha256("\n".join([prefix, *self.versions]).encode()).hexdigest()[:32]
+    def version(self) -> str:
+        """A hash of the document and its passages."""
+        return hashlib.sha256(self.line + f"{self.spans}".encode()).hexdigest()[:32]
 
 
 def batches(documents: Iterable[Document], size: int, n_tokens: int) -> Iterator[Batch]:
     """Split a corpus into batches, and its documents into passages of so many tokens."""
-    batch = Batch()
-    seen: set[int] = set()  # hashes, which need less memory than ids
+    batch: Batch = []
+    n_bytes, seen = 0, set[int]()  # hashes, which need less memory than ids
     for document in checked_documents(documents):
         if (key := value_hash(name := document.id)) in seen:
             raise DataError(f"the id {name!r} comes twice; every document needs its own")
         seen.add(key)
-        batch.add(document, cut(document.text, n_tokens))
-        if len(batch.lines) >= size or batch.n_bytes >= MAX_BYTES:
+        batch.append(Entry.of(document, cut(document.text, n_tokens)))
+        n_bytes += len(batch[-1].line)
+        if len(batch) >= size or n_bytes >= MAX_BYTES:
             yield batch
-            batch = Batch()
-    if batch.lines:
+            batch, n_bytes = [], 0
+    if batch:
         yield batch
-
-
-def _line(document: Document) -> bytes:
-    row = {name: getattr(document, name) for name in ("id", "title", "text", "metadata")}
-    try:
-        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        return text.encode() + b"\n"
-    except UnicodeEncodeError as error:
-        raise DataError(f"document {document.id!a} holds half a character; correct it") from error
-    except ValueError as error:
-        raise DataError(f"document {document.id!r}: {error}; leave the value out") from error
 
 
 def encode_from(vectors: Array) -> Encode:
@@ -162,24 +152,23 @@ class Writer:
 
         def texts() -> Iterator[list[str]]:
             for batch in batches(documents, size or draft.batch_size, self.passages):
-                names = [document.id for document in batch.documents]
+                names = [entry.document.id for entry in batch]
                 if not replace_old and (known := draft.known(names)):
                     raise DataError(
                         f"the index has the id {min(known)!r} already; boolattn update replaces it"
                     )
                 if draft.has(batch):
-                    self.progress(len(batch.documents))
+                    self.progress(len(batch))
                     continue
                 waiting.append(batch)
-                is_last.extend(span is spans[-1] for spans in batch.spans for span in spans)
-                pairs = zip(batch.documents, batch.spans, strict=True)
-                yield [text for pair in pairs for text in self._encodable(*pair)]
+                is_last.extend(span is e.spans[-1] for e in batch for span in e.spans)
+                yield [text for entry in batch for text in self._encodable(entry)]
 
         for vectors in (self.encode or partial(self._encode, is_last))(texts()):
             batch = waiting.popleft()
             draft.write(batch, self._checked(vectors, batch))
             if self.encode is not None:
-                self.progress(len(batch.documents))
+                self.progress(len(batch))
 
     def _encode(self, is_last: deque[bool], lists: Iterable[list[str]]) -> Iterator[Array]:
         for texts in lists:
@@ -190,20 +179,22 @@ class Writer:
                     self.progress(n_documents)
             yield np.concatenate(blocks)
 
-    def _encodable(self, document: Document, spans: Spans) -> Iterator[str]:
+    def _encodable(self, entry: Entry) -> Iterator[str]:
         """Return the passages to encode, each after the title and cut where no encoder reads on."""
+        document, spans = entry.document, entry.spans
         text = document.text if document.text.strip() else document.title
         if not text.strip():
             raise DataError(f"document {document.id!r} has no text; leave it out")
-        if len(spans) == 1:
-            spans = [(0, len(text))]
-        for start, end in spans:
+        for start, end in spans if len(spans) > 1 else [(0, len(text))]:
             passage = text[start : min(end, start + _CHARACTERS * self.encoder.max_tokens)]
             yield titled(document.title, passage)
 
     def _checked(self, vectors: Array, batch: Batch) -> Array:
-        pairs = zip(batch.documents, batch.spans, strict=True)
-        names = [document.id for document, spans in pairs for _ in spans]
+        """Return the vectors of passages, the later ones with some of the first one's.
+
+        The beginning says what a text is about; of many passages one or other is near any query.
+        """
+        names = [entry.document.id for entry in batch for _ in entry.spans]
         if vectors.shape != (len(names), self.encoder.dimension):
             raise DataError(
                 f"the encoder gave vectors of shape {vectors.shape} for {len(names)} "
@@ -212,23 +203,14 @@ class Writer:
         broken = np.flatnonzero(~np.isfinite(vectors).all(1))
         if len(broken):
             raise DataError(f"the model gives no finite vector for document {names[broken[0]]!r}")
-        is_cosine = self.encoder.similarity == "cosine"
-        mixed = _with_beginning(unit(vectors) if is_cosine else vectors, batch.spans)
-        return unit(mixed) if is_cosine else mixed
-
-
-def _with_beginning(vectors: Array, spans: list[Spans]) -> Array:
-    """Return vectors of passages, with that of the first one in those of the later ones.
-
-    The beginning says what a text is about; of many passages one or other is near any query.
-    """
-    lengths = [len(document_spans) for document_spans in spans]
-    first = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
-    is_later = first != np.arange(len(vectors))
-    mixed = np.array(vectors)
-    mixed[is_later] += _BEGINNING * vectors[first[is_later]]
-    mixed[is_later] /= 1 + _BEGINNING
-    return mixed
+        scaled = unit if self.encoder.similarity == "cosine" else np.asarray
+        lengths = [len(entry.spans) for entry in batch]
+        first = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+        is_later = first != np.arange(len(vectors))
+        mixed = np.array(scaled(vectors))
+        mixed[is_later] += _BEGINNING * mixed[first[is_later]]
+        mixed[is_later] /= 1 + _BEGINNING
+        return scaled(mixed)
 
 
 def titled(title: str, text: str) -> str:

@@ -14,17 +14,17 @@ import shlex
 import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from boolattn import checksums
 from boolattn.checksums import file_sum
 from boolattn.errors import BoolattnError, ConfigError, DataError, IndexBusyError, IndexFolderError
 from boolattn.settings import build, check_types
-from boolattn.stores.settings import StoreSettings, check_format, no_index, saved_settings
+from boolattn.stores.settings import StoreSettings, no_index, saved_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
+    from pathlib import Path
 
 FORMAT = 4
 MANIFEST, LOCK, SEGMENTS, PART = "manifest.json", "lock", "segments", ".part"
@@ -74,8 +74,7 @@ def read_manifest(folder: Path) -> Manifest:
         if not path.exists():
             raise _missing(folder)
         values = checksums.read_manifest(path)
-        check_format(folder, values.get("format"), FORMAT)
-        settings = saved_settings(values.get("settings"), str(path))
+        settings = saved_settings(values, str(folder), FORMAT)
         manifest = build(Manifest, values | {"settings": settings})
         check_types(manifest)
     except (ConfigError, DataError, OSError) as error:
@@ -92,9 +91,8 @@ def check_files(
     Without ``verify`` contents are compared up to :data:`MAX_HASHED` bytes.
     """
     left, chosen = MAX_HASHED, manifest.files if names is None else names
-    for path in map(PurePosixPath, chosen):
-        if path.is_absolute() or ".." in path.parts:
-            raise IndexFolderError(f"{path} in {folder / MANIFEST} leads out of the index")
+    if outside := [name for name in chosen if name[:1] == "/" or ".." in name.split("/")]:
+        raise IndexFolderError(f"{outside[0]} in {folder / MANIFEST} leads out of the index")
     try:
         sizes = {name: (folder / name).stat().st_size for name in chosen}
         for name, size in sorted(sizes.items(), key=lambda item: item[1]):
@@ -142,20 +140,18 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        names = [p.name for p in folder.iterdir() if not p.name.endswith(PART)]
-        ours = (LOCK, SEGMENTS, MANIFEST)
-        foreign = [n for n in names if n not in ours and not n.startswith(_PREFIXES)]
-        if foreign and not (folder / MANIFEST).exists():
+        names = {path.name for path in folder.iterdir() if not path.name.endswith(PART)}
+        others = [n for n in names - {LOCK, SEGMENTS} if not n.startswith(_PREFIXES)]
+        if others and MANIFEST not in others:
             raise IndexFolderError(
-                f"{folder} holds other files ({min(foreign)}); name a new or empty folder"
+                f"{folder} holds other files ({min(others)}); name a new or empty folder"
             )
         with FileLock(folder / LOCK, blocking=False):
             try:
                 yield
             finally:
                 if is_new and [path.name for path in folder.iterdir()] == [LOCK]:
-                    # Nothing was written, and the folder is still locked.
-                    (folder / LOCK).unlink()
+                    (folder / LOCK).unlink()  # nothing was written
                     folder.rmdir()
     except Timeout as error:
         raise IndexBusyError(
@@ -169,7 +165,7 @@ def writing(folder: Path) -> Iterator[None]:
 def commit(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest, in one rename, when every file that it names is on the disk."""
     paths = [folder / name for name in manifest.files if not name.startswith(SEGMENTS)]
-    for path in (*paths, *{path.parent for path in paths}):
+    for path in dict.fromkeys([*paths, *(path.parent for path in paths)]):
         sync(path)
     values = asdict(manifest.measured(folder))
     draft = folder / (MANIFEST + PART)
@@ -188,15 +184,14 @@ def clean(folder: Path, *, keep_segments: bool = False) -> None:
     with suppress(BoolattnError):
         for name in read_manifest(folder).files:
             used |= {folder / name, *(folder / name).parents}
-    names = dict.fromkeys(folder.glob(f"{SEGMENTS}/*"), not keep_segments)
-    names |= {path: path.name.startswith(_PREFIXES) for path in folder.iterdir()}
-    for path, is_removed in names.items():
-        if path.name.endswith(PART) or (is_removed and path not in used):
+    for path in (*folder.iterdir(), *folder.glob(f"{SEGMENTS}/*")):
+        is_segment = path.parent != folder
+        is_ours = path.name.startswith(_PREFIXES) or (is_segment and not keep_segments)
+        if path.name.endswith(PART) or (is_ours and path not in used):
             try:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             except OSError as error:
-                reason = error.strerror
-                logger.warning("cannot remove %s: %s; the next change tries it", path, reason)
+                logger.warning("cannot remove %s (%s); the next change tries it", path, error)
 
 
 def sync(path: Path) -> None:

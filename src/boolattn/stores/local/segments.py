@@ -39,19 +39,18 @@ NUMBER, DATE = COMPARED = ("number", "date")
 
 def _columns(batch: Batch) -> Columns:
     """Return the arrays of a segment, but for its vectors."""
+    documents, lines = [entry.document for entry in batch], [entry.line for entry in batch]
     columns: Columns = {
-        "text": np.frombuffer(b"".join(batch.lines), np.uint8),
-        "offset": np.cumsum([0, *map(len, batch.lines)]),
-        "n_rows": np.array([len(spans) for spans in batch.spans]),
-        "span": np.array([span for spans in batch.spans for span in spans]),
-        "id": np.array([value_hash(document.id) for document in batch.documents], np.uint64),
+        "text": np.frombuffer(b"".join(lines), np.uint8),
+        "offset": np.cumsum([0, *map(len, lines)]),
+        "n_rows": np.array([len(entry.spans) for entry in batch]),
+        "span": np.array([span for entry in batch for span in entry.spans]),
+        "id": np.array([value_hash(document.id) for document in documents], np.uint64),
     }
-    for name in sorted({name for document in batch.documents for name in document.metadata}):
+    for name in sorted({name for document in documents for name in document.metadata}):
         # Each value of a document once.
-        cells = [
-            {filter_hash(value): value for value in items(document.metadata.get(name))}
-            for document in batch.documents
-        ]
+        listed = (items(document.metadata.get(name)) for document in documents)
+        cells = [{filter_hash(value): value for value in values} for values in listed]
         values = [value for cell in cells for value in cell.values()]
         columns[f"row:{name}"] = np.repeat(np.arange(len(cells)), [len(cell) for cell in cells])
         columns[f"hash:{name}"] = np.array([key for cell in cells for key in cell], np.uint64)
@@ -119,11 +118,6 @@ class Segment:
         scales = self.columns.get("scale")
         return values if scales is None else values * scales[rows][:, None]
 
-    def document(self, number: int) -> Document:
-        """Read one document."""
-        start, end = self.columns["offset"][number : number + 2]
-        return Document(**json.loads(self.columns["text"][start:end].tobytes()))
-
 
 class FieldValues(NamedTuple):
     """All values of a field: the document of each, its hash, and its number or date, else NaN."""
@@ -146,10 +140,8 @@ class Rows:
         self.row_starts = np.cumsum([0, *(segment.n_rows for segment in segments)])
         self._number_starts = np.cumsum([0, *(segment.n_documents for segment in segments)])
         self.n_rows, self.n_documents = int(self.row_starts[-1]), int(self._number_starts[-1])
-        #: Of each document, and the number of rows.
-        self.first_rows: Keys = np.cumsum(
-            np.concatenate([[0], *(segment.columns["n_rows"] for segment in segments)])
-        )
+        counts = [segment.columns["n_rows"] for segment in segments]
+        self.first_rows: Keys = np.cumsum(np.concatenate([[0], *counts]))  # and one behind the last
         self.has_passages = self.n_rows > self.n_documents
         self.live = np.isin(np.arange(self.n_documents), manifest.deleted, invert=True)
         self._dimension = manifest.settings.dimension
@@ -164,7 +156,7 @@ class Rows:
 
     def spans(self, number: int) -> list[tuple[int, int]]:
         """Return the passages of a document."""
-        index = int(np.searchsorted(self._number_starts, number, side="right")) - 1
+        index = self._segment_of(number)
         first, last = self.first_rows[number : number + 2] - self.row_starts[index]
         return [(a, b) for a, b in self.segments[index].columns["span"][first:last].tolist()]
 
@@ -179,8 +171,13 @@ class Rows:
 
     def document(self, number: int) -> Document:
         """Read one document."""
-        index = int(np.searchsorted(self._number_starts, number, side="right")) - 1
-        return self.segments[index].document(int(number - self._number_starts[index]))
+        index = self._segment_of(number)
+        columns, row = self.segments[index].columns, number - self._number_starts[index]
+        start, end = columns["offset"][row : row + 2]
+        return Document(**json.loads(columns["text"][start:end].tobytes()))
+
+    def _segment_of(self, number: int) -> int:
+        return int(np.searchsorted(self._number_starts, number, side="right")) - 1
 
     def find(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the numbers of some ids; those of unknown and deleted documents are absent."""

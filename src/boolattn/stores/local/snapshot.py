@@ -72,13 +72,10 @@ class Snapshot(Rows, Reader):
         self.check_length(vectors)
         if self._graph is not None:
             return self._approximate(vectors, n, where)
-        ranked, size = [], max(1, _MAX_SCORES // max(1, self.n_rows))
-        for start in range(0, len(vectors), size):
-            keys, products = self.scan(vectors[start : start + size], where)
-            ranked += [
-                Ranked(keys[r], scores) for r, scores in zip(*top_k(products, n), strict=True)
-            ]
-        return ranked
+        keys, products = self.scan(vectors, where)
+        return [
+            Ranked(keys[rows], scores) for rows, scores in zip(*top_k(products, n), strict=True)
+        ]
 
     def _approximate(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         """Search more and more rows, until they are of enough documents."""
@@ -89,8 +86,7 @@ class Snapshot(Rows, Reader):
             ranked = []
             answers = _search_graph(self._graph, self, vectors, n_rows, mask)
             for rows, scores in zip(*answers, strict=True):
-                rows, scores = rows[rows >= 0], scores[rows >= 0]
-                numbers = np.searchsorted(self.first_rows, rows, side="right") - 1
+                numbers = np.searchsorted(self.first_rows, rows[rows >= 0], side="right") - 1
                 first = np.sort(np.unique(numbers, return_index=True)[1])[:n]
                 ranked.append(Ranked(numbers[first], scores[first]))
             is_all = not self.has_passages or n_rows >= self.n_rows
@@ -141,8 +137,8 @@ class Snapshot(Rows, Reader):
 
     def passages(self, keys: Keys) -> dict[int, Passages]:
         rows, firsts = self.of_documents(keys)
-        vectors = np.split(self.row_vectors(rows), firsts[1:])
-        pairs = zip(keys.tolist(), vectors, strict=False)  # of no keys there is an empty array
+        vectors = np.split(self.row_vectors(rows), firsts)[1:]
+        pairs = zip(keys.tolist(), vectors, strict=True)
         return {key: (self.spans(key), array) for key, array in pairs}
 
     def documents(self, keys: Keys) -> list[Document | None]:
@@ -165,24 +161,18 @@ class Snapshot(Rows, Reader):
         values = self.values(name)
         is_live = self.live[values.documents]
         numbers, hashes = values.documents[is_live], values.hashes[is_live]
-        _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
-        frequent = [
-            (self.value(name, int(numbers[first[i]]), int(hashes[first[i]])), int(counts[i]))
-            for i in np.argsort(-counts, kind="stable")[:n]
-        ]
+        known, first, counts = np.unique(hashes, return_index=True, return_counts=True)
+        most = np.argsort(-counts, kind="stable")[:n]
+        rows = zip(*(c[most].tolist() for c in (numbers[first], known, counts)), strict=True)
+        frequent = [(self.value(name, number, key), count) for number, key, count in rows]
         return ValueCounts(len(np.unique(numbers)), len(counts), frequent)
 
     def _mask(self, where: Filter) -> Mask | None:
         """Return which documents pass a filter and are not deleted; ``None``: all."""
-        mask = self.live.copy()
-        for condition in where.conditions:
-            mask &= self._passes(condition)
+        mask: Mask = np.logical_and.reduce([self.live, *map(self._passes, where.conditions)])
         if where.alternatives:
-            passing = [
-                np.logical_and.reduce([self._passes(condition) for condition in conditions])
-                for conditions in where.alternatives
-            ]
-            mask &= np.logical_or.reduce(passing)
+            every = (np.logical_and.reduce([*map(self._passes, c)]) for c in where.alternatives)
+            mask &= np.logical_or.reduce([*every])
         mask[list(where.without)] = False
         for terms in where.lacking:
             mask[self._word_index.asserting(terms)] = False
@@ -193,16 +183,15 @@ class Snapshot(Rows, Reader):
         name, kind, wanted = condition.name, condition.kind, condition.values
         values = self.values(name)
         if kind in RANGES:
-            numbers = values.dates if condition.is_date else values.numbers
-            passing = RANGES[kind](numbers, wanted[0])
+            passing = RANGES[kind](values.dates if condition.is_date else values.numbers, wanted[0])
         elif kind == "exists":
             passing = np.full(len(values.hashes), True)
-        elif kind == "contains":
-            text, texts = str(wanted[0]).casefold(), self._texts(name).items()
-            hashes = [key for key, value in texts if text in value]
-            passing = np.isin(values.hashes, np.array(hashes, np.uint64))
         else:
-            passing = np.isin(values.hashes, np.array([*map(filter_hash, wanted)], np.uint64))
+            hashes = [*map(filter_hash, wanted)]
+            if kind == "contains":
+                text, texts = str(wanted[0]).casefold(), self._texts(name).items()
+                hashes = [key for key, value in texts if text in value]
+            passing = np.isin(values.hashes, np.array(hashes, np.uint64))
         mask = np.zeros(self.n_documents, bool)
         mask[values.documents[passing]] = True
         is_inverted = kind == "not" or (kind == "exists" and not wanted[0])
@@ -211,10 +200,9 @@ class Snapshot(Rows, Reader):
     def _read_texts(self, name: str) -> dict[int, str]:
         """Return the different texts of a field, in lower case, by their hashes."""
         hashes, first = np.unique(self.values(name).hashes, return_index=True)
-        numbers = self.values(name).documents[first]
-        pairs = zip(numbers.tolist(), hashes.tolist(), strict=True)
-        values = {key: self.value(name, number, key) for number, key in pairs}
-        return {key: value.casefold() for key, value in values.items() if isinstance(value, str)}
+        pairs = zip(hashes.tolist(), self.values(name).documents[first].tolist(), strict=True)
+        values = ((key, self.value(name, number, key)) for key, number in pairs)
+        return {key: value.casefold() for key, value in values if isinstance(value, str)}
 
     @property
     def _word_index(self) -> Words:
@@ -237,8 +225,7 @@ def exact_scores(rows: Rows, queries: Array) -> Array:
     # For few rows, threads would take longer to start than to compare.
     threads = default_threads() if len(jobs) > _FEW_BLOCKS else 1
     with ThreadPoolExecutor(threads) as pool:
-        for _ in (pool.map if threads > 1 else map)(compare, jobs):
-            pass
+        list((pool.map if threads > 1 else map)(compare, jobs))
     return scores
 
 

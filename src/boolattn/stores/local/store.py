@@ -5,6 +5,7 @@ Many processes may read it while one writes to it.
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,19 +19,14 @@ from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest, read_stamps
 from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
 from boolattn.stores.local.snapshot import Snapshot, faiss_module, write_graph
-from boolattn.stores.settings import (
-    EXACT,
-    HNSW,
-    StoreSettings,
-    check_build,
-    check_ids,
-    no_documents,
-)
-from boolattn.stores.writer import Batch, Draft
+from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
+from boolattn.stores.writer import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from boolattn.stores.settings import StoreSettings
+    from boolattn.stores.writer import Batch
 
 _PRECISIONS = ("float32", "float16", "int8")
 
@@ -67,18 +63,14 @@ class LocalStore(Store):
         if settings.vectors == HNSW:
             faiss_module()  # before anything is encoded
         with disk.writing(folder):
-            check_build(
-                address,
-                has_index=(folder / disk.MANIFEST).exists(),
-                is_stopped=(folder / disk.SEGMENTS).is_dir(),
-                replace=replace,
-                resume=resume,
-            )
+            has_index = (folder / disk.MANIFEST).exists()
+            is_stopped = (folder / disk.SEGMENTS).is_dir()
+            check_build(address, has_index, is_stopped, replace=replace, resume=resume)
             disk.clean(folder, keep_segments=resume)
-            generation = 1
+            base = Manifest(settings=settings)
             with suppress(IndexFolderError):
-                generation = read_manifest(folder).generation + 1
-            draft = LocalDraft(folder, Manifest(settings=settings, generation=generation))
+                base = Manifest(settings=settings, generation=read_manifest(folder).generation)
+            draft = LocalDraft(folder, base)
             yield draft
             if not draft.files:
                 raise no_documents()
@@ -131,9 +123,7 @@ class LocalStore(Store):
             manifest = read_manifest(self.folder)
             check_files(self.folder, manifest)
             disk.clean(self.folder)
-            rows = Rows(self.folder, manifest)
-            manifest = replace(manifest, generation=manifest.generation + 1)
-            draft = LocalDraft(self.folder, manifest, rows)
+            draft = LocalDraft(self.folder, manifest, Rows(self.folder, manifest))
             yield draft
             if draft.files or draft.deleted:
                 draft.finish()
@@ -164,7 +154,8 @@ class LocalDraft(Draft):
     batch_size = 16_384  # the most that a killed build loses
 
     def __init__(self, folder: Path, base: Manifest, rows: Rows | None = None) -> None:
-        self._folder, self._base, self._rows = folder, base, rows
+        self._folder, self._rows = folder, rows
+        self._base = replace(base, generation=base.generation + 1)
         self.files: dict[str, str] = {}
         self.deleted: dict[str, int] = {}
 
@@ -190,15 +181,17 @@ class LocalDraft(Draft):
         """Add a segment; its documents replace those with the same ids."""
         sha256 = segment.removesuffix(ENDING).partition("-")[2]
         self.files[f"{disk.SEGMENTS}/{segment}"] = sha256
-        self.delete([document.id for document in batch.documents])
+        self.delete([entry.document.id for entry in batch])
 
     def _digest(self, batch: Batch) -> str:
         settings = self._base.settings
-        return batch.digest(f"{settings.fingerprint} {settings.precision} {disk.FORMAT}")
+        about = f"{settings.fingerprint} {settings.precision} {disk.FORMAT}"
+        lines = [about, *(entry.version for entry in batch)]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
     def finish(self) -> None:
         """Add the segments, index their vectors and words, and commit."""
-        base = self._base
+        base, folder = self._base, self._folder
         manifest = replace(
             base,
             segments=(*base.segments, *self.files),
@@ -206,17 +199,13 @@ class LocalDraft(Draft):
             deleted=tuple(sorted({*base.deleted, *self.deleted.values()})),
         )
         if self.files:
-            manifest = self._indexed(manifest)
-        disk.commit(self._folder, manifest)
+            rows = Rows(folder, manifest.measured(folder))
+            first_row, first = (self._rows.n_rows, self._rows.n_documents) if self._rows else (0, 0)
+            if manifest.settings.vectors == HNSW:
+                manifest = write_graph(folder, manifest, rows, first_row)
+            if manifest.settings.words:
+                from boolattn.stores.local.words import write_words
 
-    def _indexed(self, manifest: Manifest) -> Manifest:
-        rows = Rows(self._folder, manifest.measured(self._folder))
-        first_row, first = (self._rows.n_rows, self._rows.n_documents) if self._rows else (0, 0)
-        if manifest.settings.vectors == HNSW:
-            manifest = write_graph(self._folder, manifest, rows, first_row)
-        if manifest.settings.words:
-            from boolattn.stores.local.words import write_words
-
-            new = ((number, rows.document(number)) for number in range(first, rows.n_documents))
-            manifest = write_words(self._folder, manifest, new)
-        return manifest
+                new = ((number, rows.document(number)) for number in range(first, rows.n_documents))
+                manifest = write_words(folder, manifest, new)
+        disk.commit(folder, manifest)

@@ -58,40 +58,34 @@ def write_words(
     try:
         index = tantivy.Index(schema.build(), path=str(part))
         index.register_tokenizer(ANALYZER, analyzer())
-        _add(index, documents, manifest.settings.known_kinds)
+        # One thread, so that documents are in the order of their rows.
+        writer = index.writer(heap_size=_HEAP, num_threads=1)
+        for row, document in documents:
+            writer.add_document(_entry(row, document, manifest.settings.known_kinds))
+        writer.commit()
+        writer.wait_merging_threads()
     except ValueError as error:
         # tantivy reports a full or read-only disk as a ValueError.
         shutil.rmtree(part, ignore_errors=True)
         raise IndexFolderError(f"cannot write {part}: {error}") from error
-    os.umask(umask := os.umask(0o022))
     for path in part.iterdir():
         if path.name.endswith(".lock"):
             path.unlink()
-        elif path.stat().st_nlink == 1:
-            # tantivy makes some files private; the rest of the index is as the umask says.
-            path.chmod(0o666 & ~umask)
+        elif path.stat().st_nlink == 1:  # new; tantivy makes some files private
+            path.chmod(part.stat().st_mode & 0o666)
     part.rename(target)
     paths = sorted(target.iterdir())
     return replace(manifest.with_files(folder, WORDS, paths), words=target.name)
 
 
-def _add(
-    index: tantivy.Index, documents: Iterable[tuple[int, Document]], kinds: Kinds | None
-) -> None:
-    # One thread, so that documents are in the order of their rows.
-    writer = index.writer(heap_size=_HEAP, num_threads=1)
-    for row, document in documents:
-        terms = document_terms(document, kinds)
-        entry = tantivy.Document()
-        entry.add_unsigned(_ROW, row)
-        entry.add_text(_BODY, spaced(indexed_text(document)))
-        for term in terms.denied:
-            entry.add_text(_DENIED, term)
-        for term in filter(is_tag, terms.counts):
-            entry.add_text(_KINDS, term)
-        writer.add_document(entry)
-    writer.commit()
-    writer.wait_merging_threads()
+def _entry(row: int, document: Document, kinds: Kinds | None) -> tantivy.Document:
+    terms, entry = document_terms(document, kinds), tantivy.Document()
+    entry.add_unsigned(_ROW, row)
+    entry.add_text(_BODY, spaced(indexed_text(document)))
+    for name, values in ((_DENIED, terms.denied), (_KINDS, filter(is_tag, terms.counts))):
+        for term in values:
+            entry.add_text(name, term)
+    return entry
 
 
 class Words:
@@ -114,19 +108,15 @@ class Words:
         BM25+ adds to the BM25 score ``DELTA`` times the inverse document frequency of each term
         that the document has.
         """
-        total = self._searcher.num_docs
-        clauses = []
+        queries, total = [], self._searcher.num_docs
         for term in terms:
             query, n_with = self._term(term), self.frequency(term)
             rarity = math.log1p((total - n_with + 0.5) / (n_with + 0.5))
-            if not is_tag(term):
-                clauses.append((Occur.Should, query))
-            clauses.append((Occur.Should, Query.const_score_query(query, DELTA * rarity)))
+            queries += [] if is_tag(term) else [query]
+            queries.append(Query.const_score_query(query, DELTA * rarity))
         limit = min(n, total)
-        if not clauses:
-            return Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
         while True:
-            rows, scores = self._search(Query.boolean_query(clauses), limit)
+            rows, scores = self._search(_any_of(queries), limit)
             n_hits = len(rows)
             if allowed is not None:
                 rows, scores = rows[allowed[rows]], scores[allowed[rows]]
@@ -147,22 +137,23 @@ class Words:
     def claims(self, terms: Sequence[str], rows: Keys) -> Claims:
         """Return what documents say of some terms, as values of ``Claim``."""
         claims = np.zeros(len(rows), np.int8)
-        if terms and len(rows):
-            these = Query.term_set_query(self._schema, _ROW, rows.tolist())
-            has_all = [(Occur.Must, query) for query in (these, *map(self._term, terms))]
-            denied = [*has_all, (Occur.Must, self._denying(terms))]
-            for value, clauses in ((Claim.ASSERTED, has_all), (Claim.DENIED, denied)):
-                query = Query.boolean_query(clauses)
-                claims[np.isin(rows, self._search(query, len(rows)).rows)] = value
+        if len(rows):
+            these = (Occur.Must, Query.term_set_query(self._schema, _ROW, rows.tolist()))
+            claims[np.isin(rows, self._having(terms, len(rows), these))] = Claim.ASSERTED
+            denied = (Occur.Must, self._denying(terms))
+            claims[np.isin(rows, self._having(terms, len(rows), these, denied))] = Claim.DENIED
         return claims
 
     def asserting(self, terms: Sequence[str]) -> Keys:
         """Return all documents that assert every one of some terms."""
+        return self._having(terms, self._searcher.num_docs, (Occur.MustNot, self._denying(terms)))
+
+    def _having(self, terms: Sequence[str], n: int, *clauses: tuple[Occur, Query]) -> Keys:
+        """Return ``n`` documents that have every one of some terms; none, if there is no term."""
         if not terms:
             return np.zeros(0, np.int64)
-        clauses = [(Occur.Must, self._term(term)) for term in terms]
-        clauses.append((Occur.MustNot, self._denying(terms)))
-        return self._search(Query.boolean_query(clauses), self._searcher.num_docs).rows
+        query = Query.boolean_query([*((Occur.Must, self._term(t)) for t in terms), *clauses])
+        return self._search(query, n).rows
 
     def _denying(self, terms: Sequence[str]) -> Query:
         return _any_of([self._term(term, _DENIED) for term in terms])

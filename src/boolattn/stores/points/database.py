@@ -17,16 +17,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from boolattn.errors import IndexFolderError
+from boolattn.stores.base import warned
 from boolattn.stores.filters import RANGES, Condition, Filter, tag_condition
 from boolattn.stores.foreign import DOT, Collection
-from boolattn.stores.settings import check_format, no_index, saved_settings
+from boolattn.stores.settings import StoreSettings, no_index, saved_settings
 from boolattn.stores.values import number_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from boolattn.stores.foreign import Row, Tests
-    from boolattn.stores.settings import StoreSettings
+    from boolattn.stores.foreign import Row
 
     #: Format, settings, collection, mean length of documents, and fields of the metadata.
     State = dict[str, Any]
@@ -43,34 +43,34 @@ CANDIDATES = 128
 #: most frequent ones first, and words are counts by :func:`term_index`. The body is JSON.
 EMPTY: Row = {VECTOR: None, "tags": [], "numbers": {}, "asserted": [], "denied": [], WORDS: {}}
 EMPTY |= {"id": "", "n_passages": 0, "body": "{}"}
-HEADS: Tests = [[[Condition("part", "in", (0,))]]]
-PASSAGES: Tests = [[[Condition("part", "gte", (0,))]]]
+IS_HEAD, IS_PASSAGE = Condition("part", "in", (0,)), Condition("part", "gte", (0,))
 #: The kind of a condition on a list that lacks one of the values.
 LACKS = "lacks"
 
 
-def tests_of(where: Filter) -> Tests:
-    """Return a filter as tests of points."""
-    tests = [[[_stored(condition)]] for condition in where.conditions]
-    if where.alternatives:
-        tests.append([[*map(_stored, conditions)] for conditions in where.alternatives])
+def of_points(where: Filter) -> Filter:
+    """Return a filter of documents as one of points, by their tags and numbers."""
+    conditions = [*map(_stored, where.conditions)]
     if where.without:
-        tests.append([[Condition("document", "not", where.without)]])
-    return tests + [[[Condition("asserted", LACKS, terms)]] for terms in where.lacking if terms]
+        conditions.append(Condition("document", "not", where.without))
+    conditions += [Condition("asserted", LACKS, terms) for terms in where.lacking if terms]
+    return Filter((*conditions,), tuple((*map(_stored, every),) for every in where.alternatives))
 
 
 def _stored(condition: Condition) -> Condition:
-    """Return a condition as one on tags or numbers."""
     if condition.kind in RANGES:
         return replace(condition, name=f"numbers.{number_key(condition.number)}")
     tags, is_wanted = tag_condition(condition)
     return Condition("tags", "in" if is_wanted else "not", tags)
 
 
-def expression(tests: Tests, write: Callable[[Condition], str]) -> str:
-    """Write tests in a language with ``and``, ``or`` and parentheses."""
-    either = [" or ".join(" and ".join(map(write, every)) for every in test) for test in tests]
-    return " and ".join(f"({test})" for test in either)
+def expression(where: Filter, write: Callable[[Condition], str]) -> str:
+    """Write a filter in a language with ``and``, ``or`` and parentheses."""
+    tests = [*map(write, where.conditions)]
+    if where.alternatives:
+        either = " or ".join(" and ".join(map(write, every)) for every in where.alternatives)
+        tests.append(f"({either})")
+    return " and ".join(tests)
 
 
 class Database(Collection):
@@ -163,28 +163,34 @@ class Database(Collection):
         """Write points, in place of those with the same keys."""
 
     @abstractmethod
-    def remove(self, tests: Tests) -> None:
-        """Delete points, in one step."""
+    def remove(self, *conditions: Condition) -> None:
+        """Delete the points that meet all of some conditions, in one step."""
+
+    def remove_rest(self, documents: Sequence[int], versions: Sequence[str] = ()) -> None:
+        """Delete what documents have beside their heads, but for some versions."""
+        conditions = [Condition("document", "in", (*documents,)), Condition("part", "not", (0,))]
+        conditions += [Condition("version", "not", (*versions,))] if versions else []
+        with warned(f"{self.name}: cannot remove the rest of documents, which is masked"):
+            self.remove(*conditions)
 
     @abstractmethod
-    def count(self, tests: Tests) -> int:
-        """Return the number of points that pass some tests."""
+    def count(self, where: Filter) -> int:
+        """Return the number of points that pass a filter."""
 
     @abstractmethod
-    def select(self, tests: Tests, n: int) -> list[int]:
-        """Return the ``n`` smallest keys of points that pass some tests."""
+    def select(self, where: Filter, n: int) -> list[int]:
+        """Return the ``n`` smallest keys of points that pass a filter."""
 
     def frequency(self, term: str) -> int:
         """Return the number of documents with a term."""
-        either = [[Condition(name, "in", (term,))] for name in ("asserted", "denied")]
-        return self.count([*HEADS, either])
+        either = ((Condition(name, "in", (term,)),) for name in ("asserted", "denied"))
+        return self.count(Filter((IS_HEAD,), (*either,)))
 
     def read_state(self) -> State:
         """Read what the store says of itself, settings included; refuse another format."""
         state = self.state()
         known: State = state if isinstance(state, dict) else {}
-        check_format(self.name, known.get("format"), FORMAT)
-        self.settings = saved_settings(known.get("settings"), self.name)
+        self.settings = saved_settings(known, self.name, FORMAT)
         return known
 
     def state(self) -> object:

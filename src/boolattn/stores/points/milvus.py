@@ -22,9 +22,16 @@ from boolattn.errors import ConfigError, MissingDataError, ServerError
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
-from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Condition, of_type
+from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Condition, Filter, of_type
 from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import CANDIDATES, HEADS, LACKS, PASSAGES, Database, expression
+from boolattn.stores.points.database import (
+    CANDIDATES,
+    IS_HEAD,
+    IS_PASSAGE,
+    LACKS,
+    Database,
+    expression,
+)
 from boolattn.stores.points.store import PointStore
 
 try:
@@ -37,7 +44,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from boolattn.stores.foreign import Client, Described, Found, Row, Tests
+    from boolattn.stores.foreign import Client, Described, Found, Row
 
 #: Seconds that an answer may take, and seconds for a graph to be built or read.
 TIMEOUT, _LOAD_TIMEOUT = 30.0, 3600.0
@@ -118,28 +125,28 @@ class MilvusCollection(Database):
     def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
         wanted, rows = list(dict.fromkeys(keys)), dict[Any, Any]()
         for start in range(0, len(wanted), _KEYS):
-            chosen = Condition(self.id_field, "in", (*wanted[start : start + _KEYS],))
-            for row in self.query([[[chosen]]], *([self.id_field, *names] if names else ["*"])):
+            chosen = Filter((Condition(self.id_field, "in", (*wanted[start : start + _KEYS],)),))
+            for row in self.query(chosen, *([self.id_field, *names] if names else ["*"])):
                 rows[row[self.id_field]] = self._row(row, names or (*row,))
         return rows
 
     def search(
-        self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
+        self, field: str, queries: Sequence[Any], n: int, where: Filter, *names: str
     ) -> list[list[Found]]:
         options: dict[str, Any] = {"data": [*queries], "anns_field": field, "limit": n}
         is_graph = field == self.vector_field
         if self.alias:  # every point has some words, and the state a vector
-            tests = [*tests, *(PASSAGES if is_graph else HEADS)]
+            where = where.also(IS_PASSAGE if is_graph else IS_HEAD)
         options["search_params"] = {"params": {"ef": max(n, CANDIDATES)} if is_graph else {}}
-        options |= {"filter": self._written(tests), "output_fields": [self.id_field, *names]}
+        options |= {"filter": self._written(where), "output_fields": [self.id_field, *names]}
         score = float if is_graph else abs  # Milvus Lite gives those of texts below zero
         answers = self.call("search", self.collection, **options)
         pairs = [[(hit["entity"], score(hit["distance"])) for hit in hits] for hits in answers]
         return [[(row[self.id_field], s, self._row(row, names)) for row, s in p] for p in pairs]
 
-    def query(self, tests: Tests, *names: str) -> list[Row]:
-        """Return values of the rows that pass some tests."""
-        options = {"filter": self._written(tests), "output_fields": [*names]}
+    def query(self, where: Filter, *names: str) -> list[Row]:
+        """Return values of the rows that pass a filter."""
+        options = {"filter": self._written(where), "output_fields": [*names]}
         return list(self.call("query", self.collection, **options))
 
     def _row(self, values: Row, names: Sequence[str]) -> Row:
@@ -150,9 +157,8 @@ class MilvusCollection(Database):
             row["body"] = json.loads("".join(row["body"]))
         return row
 
-    def _written(self, tests: Tests) -> str:
-        """Write tests as an expression."""
-        return expression(tests, self._test)
+    def _written(self, where: Filter) -> str:
+        return expression(where, self._test)
 
     def _test(self, condition: Condition) -> str:
         column, _, path = condition.name.partition(".")
@@ -243,18 +249,18 @@ class MilvusCollection(Database):
             del row[self.word_field]
         return row
 
-    def remove(self, tests: Tests) -> None:
-        self.call("delete", self.collection, filter=self._written(tests))
+    def remove(self, *conditions: Condition) -> None:
+        self.call("delete", self.collection, filter=self._written(Filter(conditions)))
 
-    def count(self, tests: Tests) -> int:
-        return int(self.query(tests, "count(*)")[0]["count(*)"])
+    def count(self, where: Filter) -> int:
+        return int(self.query(where, "count(*)")[0]["count(*)"])
 
-    def select(self, tests: Tests, n: int) -> list[int]:
+    def select(self, where: Filter, n: int) -> list[int]:
         """Query a range of keys, which are spread evenly; rows have no order."""
-        if (total := self.count(tests)) > n:
+        if (total := self.count(where)) > n:
             largest = int(min((2 * n + 50) / total, 1.0) * (1 << 63)) - 1
-            tests = [*tests, [[Condition("key", "lte", (largest,))]]]
-        return sorted(row["key"] for row in self.query(tests, "key"))[:n]
+            where = where.also(Condition("key", "lte", (largest,)))
+        return sorted(row["key"] for row in self.query(where, "key"))[:n]
 
 
 @cache

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import copy
 import json
-from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from pgvector import HalfVector, Vector
-from psycopg.errors import UndefinedColumn, UndefinedTable
+from psycopg.errors import UndefinedTable
 
 from boolattn.errors import ConfigError, ServerError
 from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
-from boolattn.stores.base import one_line
-from boolattn.stores.filters import Condition
+from boolattn.stores.base import Array, one_line
+from boolattn.stores.filters import Condition, Filter
 from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import HEADS, Database
+from boolattn.stores.points.database import IS_HEAD, VECTOR, WORDS, Database
 from boolattn.stores.points.postgres_server import (
     ERRORS,
     PostgresServer,
@@ -36,10 +36,8 @@ from boolattn.stores.values import term_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Self
 
-    from boolattn.stores.base import Array
-    from boolattn.stores.foreign import Client, Described, Found, Row, Tests
+    from boolattn.stores.foreign import Client, Described, Found, Row
     from boolattn.stores.points.database import State
     from boolattn.stores.points.postgres_server import Connection, Parameters, Types
 
@@ -52,6 +50,10 @@ _COLUMNS = {"key": ("int8", "N"), "document": ("int8", "N"), "part": ("int4", "N
 _COLUMNS |= {"version": ("text", "S"), "tags": ("_text", "A"), "numbers": ("jsonb", "U")}
 _COLUMNS |= {"asserted": ("_text", "A"), "denied": ("_text", "A"), "n_passages": ("int4", "N")}
 _COLUMNS |= {"id": ("json", "U"), "body": ("json", "U")}
+#: The collection that a view names; nothing, where there is no such view.
+_TARGET = (
+    "SELECT substring(pg_get_viewdef(to_regclass(%s)) FROM $$'(.+)'::text AS boolattn_collection$$)"
+)
 _OPERATORS = {COSINE: "<=>", DOT: "<#>"}
 #: Any word of a text, as the database's configuration stems it, or as it is.
 _ANY_WORD = (
@@ -89,7 +91,7 @@ class PostgresCollection(Database):
     def _named(self, statement: str) -> str:
         """Write the names of tables into a statement."""
         table = self.collection
-        if table == self.alias:
+        if table == self.alias and "{" in statement:
             table = self._current = self._current or self.known_target()
         for name, suffix in {"points": "", "terms": "_terms", "state": "_state"}.items():
             statement = statement.replace(f"{{{name}}}", quoted_table(table + suffix))
@@ -129,23 +131,20 @@ class PostgresCollection(Database):
         return row
 
     def search(
-        self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
+        self, field: str, queries: Sequence[Any], n: int, where: Filter, *names: str
     ) -> list[list[Found]]:
+        test, values = written(where, self.types, self.name)
         if field == self.vector_field:
-            answers = self._near(queries, n, tests, names)
-        elif self.alias:
-            answers = self._worded(queries, n, tests)
+            answers = self._near(queries, n, test, values, names)
         else:
-            answers = self._texts(queries, n, tests)
-        if not names:
-            return [[(key, score, {}) for score, key in rows] for rows in answers]
-        return [[(row[1], row[0], self._row(names, row[2:])) for row in rows] for rows in answers]
+            answers = (self._worded if self.alias else self._texts)(queries, n, test, values)
+        row_of = self._row if names else lambda *_: {}
+        return [[(key, score, row_of(names, row)) for score, key, *row in a] for a in answers]
 
     def _near(
-        self, vectors: Sequence[Array], n: int, tests: Tests, names: Sequence[str]
+        self, vectors: Sequence[Array], n: int, test: str, values: Row, names: Sequence[str]
     ) -> list[list[Any]]:
         """Ask the graph; compare all points where a filter leaves few, or the graph finds few."""
-        test, values = written(tests, self.types, self.name)
         is_exact = bool(self.alias) and self.settings.vectors != HNSW
         if self.alias and values and not is_exact:
             limited = f"(SELECT 1 FROM {{points}} d WHERE {test} LIMIT {_FEW + 1}) AS few"  # nosec B608
@@ -166,10 +165,9 @@ class PostgresCollection(Database):
         return self.rows_of(f"{select} {distance} + 0, d.document LIMIT {int(n)}", asked)
 
     def _worded(
-        self, queries: Sequence[Mapping[int, float]], n: int, tests: Tests
+        self, queries: Sequence[Mapping[int, float]], n: int, test: str, values: Row
     ) -> list[list[Any]]:
         """Add up BM25+ over the postings of the terms."""
-        test, values = written(tests, self.types, self.name)
         passing, source = "", "asked JOIN {terms} t USING (term)"
         if values:
             # Selected once: few terms have the number of documents that the server expects.
@@ -188,9 +186,8 @@ class PostgresCollection(Database):
         asked = [{**values, "terms": [*q], "rarities": [*q.values()]} for q in queries]
         return self.rows_of(statement, asked)
 
-    def _texts(self, texts: Sequence[str], n: int, tests: Tests) -> list[list[Any]]:
+    def _texts(self, texts: Sequence[str], n: int, test: str, values: Row) -> list[list[Any]]:
         """Rank rows that have a word of a text by ``ts_rank_cd``."""
-        test, values = written(tests, self.types, self.name)
         column, key = quoted(self.word_field), quoted(self.id_field)
         statement = (
             f"SELECT ts_rank_cd({column}, boolattn_asked) AS boolattn_score, {key} "  # nosec B608
@@ -201,12 +198,8 @@ class PostgresCollection(Database):
         return self.rows_of(statement, [{**values, "text": text} for text in texts])
 
     def target(self) -> str:
-        statement = f"SELECT boolattn_collection FROM {quoted_table(self.alias)}"  # nosec B608
-        lent = nullcontext(self._connection) if self._connection else self._server.connected()
-        missing = suppress(UndefinedTable, UndefinedColumn)
-        with lent as connection, missing:
-            return str(connection.execute(statement, ()).fetchone()[0])
-        return ""
+        [[(name,)]] = self.rows_of(_TARGET, [(quoted_table(self.alias),)])
+        return name or ""
 
     def names(self) -> list[str]:
         schema, dot, _ = self.alias.rpartition(".")
@@ -214,7 +207,7 @@ class PostgresCollection(Database):
             "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE "
             "nspname = coalesce(nullif(%s, ''), current_schema())"
         )
-        return [schema + dot + row[0] for row in self._connection.execute(statement, (schema,))]
+        return [schema + dot + name for (name,) in self._execute(statement, (schema,))]
 
     def create_collection(self) -> None:
         n_bytes = self.settings.dimension * (2 if self.vector_type == "halfvec" else 4)
@@ -223,13 +216,13 @@ class PostgresCollection(Database):
                 f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
                 f"{self.settings.dimension}: index with --vectors exact"
             )
-        columns = [f"{name} {kind} NOT NULL" for name, (kind, _) in _COLUMNS.items()]
-        columns.append(f"vector {self.vector_type}({self.settings.dimension}) NOT NULL")
-        columns.append("PRIMARY KEY (key)")
+        kinds = {name: kind for name, (kind, _) in _COLUMNS.items()}
+        kinds["vector"] = f"{self.vector_type}({self.settings.dimension})"
+        columns = [f"{name} {kind} NOT NULL" for name, kind in kinds.items()]
         # Plain vectors are read without a detour by searches that compare every row.
         storage = "PLAIN" if n_bytes <= _MAX_INLINE else "EXTERNAL"
         self._execute(
-            f"CREATE TABLE {{points}} ({', '.join(columns)}); "  # nosec B608
+            f"CREATE TABLE {{points}} ({', '.join(columns)}, PRIMARY KEY (key)); "  # nosec B608
             f"ALTER TABLE {{points}} ALTER vector SET STORAGE {storage}; "
             "CREATE INDEX ON {points} (document); "
             "CREATE TABLE {terms} (term bigint, document bigint, count int, length int); "
@@ -269,20 +262,13 @@ class PostgresCollection(Database):
 
     def insert(self, points: list[Row]) -> None:
         make = HalfVector if self.vector_type == "halfvec" else Vector
-        rows = []
-        for point in points:
-            texts = {name: json.dumps(point[name]) for name in ("id", "numbers")}
-            rows.append(
-                [*((point | texts)[name] for name in _COLUMNS), make(point[self.vector_field])]
-            )
-        lengths = [sum(point[self.word_field].values()) for point in points]
-        terms = [
-            (term, point["key"], count, length)
-            for point, length in zip(points, lengths, strict=True)
-            for term, count in point[self.word_field].items()
-        ]
+        rows, terms, lengths = [], [], [sum(point[WORDS].values()) for point in points]
+        for point, length in zip(points, lengths, strict=True):
+            row = point | {name: json.dumps(point[name]) for name in ("id", "numbers")}
+            rows.append([*(row[name] for name in _COLUMNS), make(point[VECTOR])])
+            terms += [(term, row["key"], count, length) for term, count in row[WORDS].items()]
         with self._connection.transaction(), self._connection.cursor() as cursor:
-            self.remove([[[Condition("key", "in", (*(point["key"] for point in points),))]]])
+            self.remove(Condition("key", "in", (*(point["key"] for point in points),)))
             values = ", ".join(["%s"] * len(_COLUMNS))
             cursor.executemany(self._named(f"INSERT INTO {{points}} VALUES ({values}, %b)"), rows)  # nosec B608
             lists = "%s::bigint[], %s::bigint[], %s::int[], %s::int[]"
@@ -292,8 +278,8 @@ class PostgresCollection(Database):
             change = "UPDATE {state} SET documents = documents + %s, length = length + %s"
             self._execute(change, totals)
 
-    def remove(self, tests: Tests) -> None:
-        test, values = written(tests, self.types, self.name)
+    def remove(self, *conditions: Condition) -> None:
+        test, values = written(Filter(conditions), self.types, self.name)
         self._execute(
             f"WITH gone AS (DELETE FROM {{points}} d WHERE {test} RETURNING key, part), words AS "  # nosec B608
             "(DELETE FROM {terms} t USING gone WHERE t.document = gone.key RETURNING count) "
@@ -302,10 +288,10 @@ class PostgresCollection(Database):
             values,
         )
 
-    def count(self, tests: Tests) -> int:
-        test, values = written(tests, self.types, self.name)
+    def count(self, where: Filter) -> int:
+        test, values = written(where, self.types, self.name)
         statement = f"SELECT count(*) FROM {{points}} d WHERE {test}"  # nosec B608
-        if tests == HEADS:
+        if where == Filter((IS_HEAD,)):
             statement = "SELECT documents FROM {state}"
         [rows] = self.rows_of(statement, [values])
         return sum(number for (number,) in rows)
@@ -315,8 +301,8 @@ class PostgresCollection(Database):
         [[(number,)]] = self.rows_of(statement, [(term_index(term),)])
         return int(number)
 
-    def select(self, tests: Tests, n: int) -> list[int]:
-        test, values = written(tests, self.types, self.name)
+    def select(self, where: Filter, n: int) -> list[int]:
+        test, values = written(where, self.types, self.name)
         ordered = f"WHERE {test} ORDER BY d.key LIMIT {int(n)}"
         [rows] = self.rows_of(f"SELECT d.key FROM {{points}} d {ordered}", [values])  # nosec B608
         return [key for (key,) in rows]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import weakref
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import IndexBusyError, MissingDataError, QueryError, ServerError
 from boolattn.stores.base import one_line
-from boolattn.stores.filters import RANGES, SIGNS, of_type
+from boolattn.stores.filters import RANGES, SIGNS, Condition, Filter, of_type
 from boolattn.stores.foreign import COSINE, DOT
 from boolattn.stores.points.database import LACKS, expression
 
@@ -23,8 +22,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from boolattn.stores.filters import Condition
-    from boolattn.stores.foreign import Described, Tests
+    from boolattn.stores.foreign import Described
 
     Connection = Any
     Parameters = Sequence[Any] | Mapping[str, Any]
@@ -44,29 +42,29 @@ _SETTINGS = (
     "SET ivfflat.iterative_scan = relaxed_order; SET ivfflat.probes = 32"
 )
 _METRICS = {"cosine": COSINE, "ip": DOT, "l2": "L2 distance"}
+#: The columns of a table: type, its category, whether it is the key, how its indexes compare.
 _COLUMNS = """
-    SELECT a.attname, t.typname, t.typcategory, coalesce(i.indisprimary, false)
+    SELECT a.attname, t.typname, t.typcategory,
+        coalesce(bool_or(i.indisprimary AND i.indnatts = 1), false),
+        array_agg(split_part(o.opcname, '_', 2)) FILTER (WHERE i.indisvalid)
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary AND i.indnatts = 1
-        AND a.attnum = i.indkey[0]
-    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped"""
-_INDEXES = """
-    SELECT split_part(o.opcname, '_', 2) FROM pg_index i JOIN pg_opclass o ON o.oid = i.indclass[0]
-    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
-    WHERE i.indrelid = %s::regclass AND a.attname = %s AND i.indisvalid"""
+    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indkey[0] = a.attnum
+    LEFT JOIN pg_opclass o ON o.oid = i.indclass[0]
+    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
+    GROUP BY a.attnum, 1, 2, 3 ORDER BY a.attnum"""
 #: Seconds that an answer may take.
 TIMEOUT = 30.0
 ERRORS = (psycopg.Error, UnicodeEncodeError)
 
 
-@dataclass(eq=False)
 class PostgresServer:
-    """A few connections to a Postgres; errors become one line."""
+    """A few connections to a Postgres, by an address as libpq takes it.
 
-    _address: str  # as libpq takes it
-    _label: str  # says in errors what is asked for
+    Errors become one line, which a label begins.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, address: str, label: str) -> None:
+        self._address, self._label = address, label
         self._slots = BoundedSemaphore(_CONNECTIONS)
         self._idle: list[Connection] = []
         # Else a connection that is not closed warns of it.
@@ -116,14 +114,14 @@ class PostgresServer:
     def describe(self, table: str) -> Described:
         """Return the columns of a table, as a collection says it."""
         [columns], vectors = self.search(_COLUMNS, [(table,)]), {}
-        for name in [name for name, kind, *_ in columns if kind in ("vector", "halfvec")]:
-            [indexes] = self.search(_INDEXES, [(table, name)])
-            metrics = [_METRICS[index] for (index,) in indexes if index in _METRICS]
-            source = f"FROM {quoted_table(table)} WHERE {quoted(name)} IS NOT NULL LIMIT 1"
-            [length] = self.search(f"SELECT vector_dims({quoted(name)}) {source}", [()])  # nosec B608
-            vectors[name] = (length[0][0] if length else 0, metrics[0] if metrics else COSINE)
-        types = {name: (kind, category) for name, kind, category, _ in columns}
-        keys = [name for name, *_, is_key in columns if is_key]
+        for name, kind, *_, indexes in columns:
+            if kind in ("vector", "halfvec"):
+                source = f"FROM {quoted_table(table)} WHERE {quoted(name)} IS NOT NULL LIMIT 1"
+                [length] = self.search(f"SELECT vector_dims({quoted(name)}) {source}", [()])  # nosec B608
+                metrics = [_METRICS[index] for index in indexes or () if index in _METRICS]
+                vectors[name] = (length[0][0] if length else 0, [*metrics, COSINE][0])
+        types = {name: (kind, category) for name, kind, category, *_ in columns}
+        keys = [name for name, *_, is_key, _ in columns if is_key]
         return types, keys, vectors, [name for name, kind, *_ in columns if kind == "tsvector"]
 
     def _connect(self, timeout: float, *, is_owner: bool = False) -> Connection:
@@ -167,15 +165,15 @@ def quoted_table(name: str) -> str:
     return ".".join(map(quoted, name.split(".")))
 
 
-def written(tests: Tests, types: Types, label: str) -> tuple[str, dict[str, Any]]:
-    """Write tests on a table that is called d; return them with their values."""
+def written(where: Filter, types: Types, label: str) -> tuple[str, dict[str, Any]]:
+    """Write a filter of a table that is called d; return it with its values."""
     values: dict[str, Any] = {}
 
     def add(value: object) -> str:
         values[f"value{len(values)}"] = value
         return f"%(value{len(values) - 1})s"
 
-    return expression(tests, lambda c: _test(c, types, label, add)) or "true", values
+    return expression(where, lambda c: _test(c, types, label, add)) or "true", values
 
 
 def _test(condition: Condition, types: Types, label: str, add: Callable[[object], str]) -> str:
@@ -200,8 +198,6 @@ def _test(condition: Condition, types: Types, label: str, add: Callable[[object]
     elif category == "A":
         test = f"{value} && {add(wanted)}"
     else:
-        if is_json:
-            wanted = [str(v).lower() if isinstance(v, bool) else str(v) for v in wanted]
-        test = f"{value} = ANY({add(wanted)})"
-    is_wanted = (kind == "not") == condition.is_negated
-    return f"({test})" if is_wanted else f"({test}) IS NOT TRUE"
+        texts = [str(v).lower() if isinstance(v, bool) else str(v) for v in wanted]
+        test = f"{value} = ANY({add(texts if is_json else wanted)})"
+    return f"({test})" if (kind == "not") == condition.is_negated else f"({test}) IS NOT TRUE"

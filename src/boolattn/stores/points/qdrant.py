@@ -26,9 +26,9 @@ from boolattn.errors import MissingDataError
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
-from boolattn.stores.filters import RANGES
+from boolattn.stores.filters import RANGES, Condition, Filter
 from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import CANDIDATES, LACKS, Database
+from boolattn.stores.points.database import CANDIDATES, LACKS, VECTOR, WORDS, Database
 from boolattn.stores.points.store import PointStore
 
 try:
@@ -41,8 +41,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from boolattn.stores.filters import Condition
-    from boolattn.stores.foreign import Client, Described, Found, Row, Tests
+    from boolattn.stores.foreign import Client, Described, Found, Row
 
     Model = Any  # of the client's
 
@@ -102,10 +101,10 @@ class QdrantCollection(Database):
         return {point.id: self._row(point) for point in points}
 
     def search(
-        self, field: str, queries: Sequence[Any], n: int, tests: Tests, *names: str
+        self, field: str, queries: Sequence[Any], n: int, where: Filter, *names: str
     ) -> list[list[Found]]:
         payload, vectors = self._wanted(names)
-        options: dict[str, Any] = {"using": field or None, "filter": self._filter(tests)}
+        options: dict[str, Any] = {"using": field or None, "filter": self._filter(where)}
         options |= {"limit": n, "with_vector": vectors, "with_payload": payload or False}
         if not self.is_exact:  # local mode warns of what is for a graph
             options["params"] = models.SearchParams(hnsw_ef=max(n, CANDIDATES))
@@ -127,17 +126,18 @@ class QdrantCollection(Database):
             vector = vector.get(self.vector_field)
         return row if vector is None else row | {self.vector_field: np.asarray(vector, np.float32)}
 
-    def _filter(self, tests: Tests) -> Model:
-        """Write tests as a filter."""
-        either = [[self._every(conditions) for conditions in test] for test in tests]
-        return (
-            models.Filter(must=[models.Filter(should=test) for test in either]) if tests else None
-        )
+    def _filter(self, where: Filter) -> Model:
+        every = self._every(where.conditions)
+        if where.alternatives:
+            every.must.append(models.Filter(should=[*map(self._every, where.alternatives)]))
+        return every if where else None
 
     def _every(self, conditions: Sequence[Condition]) -> Model:
-        tests = [(self._test(c), (c.kind in ("not", LACKS)) == c.is_negated) for c in conditions]
-        must, must_not = ([t for t, is_wanted in tests if is_wanted == b] for b in (True, False))
-        return models.Filter(must=must, must_not=must_not)
+        every = models.Filter(must=[], must_not=[])
+        for c in conditions:
+            is_wanted = (c.kind in ("not", LACKS)) == c.is_negated
+            (every.must if is_wanted else every.must_not).append(self._test(c))
+        return every
 
     def _test(self, condition: Condition) -> Model:
         """Write a condition on a field of payloads; of ``not`` and ``LACKS`` what must not hold."""
@@ -152,7 +152,16 @@ class QdrantCollection(Database):
             return models.Filter(**{"must_not" if values[0] else "must": [empty]})
         if kind == LACKS:
             return models.Filter(must=[_any_of(key, [term]) for term in values])
-        return models.Filter(should=_equal(key, values))
+        # Texts and whole numbers are compared at once; a test without values is never met.
+        lists = [[v for v in values if type(v) is of_type] for of_type in (str, int)]
+        tests = [_any_of(key, listed) for listed in lists if listed]
+        for value in values:
+            if isinstance(value, float):
+                limits = models.Range(gte=value, lte=value)
+                tests.append(models.FieldCondition(key=key, range=limits))
+            elif isinstance(value, bool):
+                tests.append(models.FieldCondition(key=key, match=models.MatchValue(value=value)))
+        return models.Filter(should=tests or [_any_of(key, ())])
 
     def target(self) -> str:
         if self._folder is not None and not (self._folder / "meta.json").exists():
@@ -169,13 +178,9 @@ class QdrantCollection(Database):
         if settings.vectors == "exact":
             vector.hnsw_config = models.HnswConfigDiff(m=0)  # no graph
         words = {self.word_field: models.SparseVectorParams(modifier=models.Modifier.IDF)}
-        sparse = {"sparse_vectors_config": words if settings.words else None}
-        self.call(
-            "create_collection",
-            self.collection,
-            vectors_config={self.vector_field: vector},
-            **sparse,
-        )
+        options = {"sparse_vectors_config": words} if settings.words else {}
+        vectors = {self.vector_field: vector}
+        self.call("create_collection", self.collection, vectors_config=vectors, **options)
         for name, kind in _INDEXES.items():
             self.create_index(name, kind)
 
@@ -205,42 +210,27 @@ class QdrantCollection(Database):
 
     def _point(self, point: Row) -> Model:
         payload = {**point, "body": json.loads(point["body"])}
-        key, vector, words = (
-            payload.pop(name) for name in ("key", self.vector_field, self.word_field)
-        )
-        named: dict[str, Any] = {} if vector is None else {self.vector_field: vector.tolist()}
+        key, vector, words = (payload.pop(name) for name in ("key", VECTOR, WORDS))
+        named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
         if words:
-            named[self.word_field] = _sparse(term_weights(words, self.mean_length))
+            named[WORDS] = _sparse(term_weights(words, self.mean_length))
         return models.PointStruct(id=key, vector=named, payload=payload)
 
-    def remove(self, tests: Tests) -> None:
-        self.call("delete", self.collection, self._filter(tests))
+    def remove(self, *conditions: Condition) -> None:
+        self.call("delete", self.collection, self._every(conditions))
 
-    def count(self, tests: Tests) -> int:
-        return int(self.call("count", self.collection, self._filter(tests), exact=True).count)
+    def count(self, where: Filter) -> int:
+        return int(self.call("count", self.collection, self._filter(where), exact=True).count)
 
-    def select(self, tests: Tests, n: int) -> list[int]:
+    def select(self, where: Filter, n: int) -> list[int]:
         """Scroll, which is in the order of ids."""
         options = {"limit": n or 1, "with_payload": False}
-        points, _ = self.call("scroll", self.collection, self._filter(tests), **options)
+        points, _ = self.call("scroll", self.collection, self._filter(where), **options)
         return [point.id for point in points]
 
 
 def _any_of(name: str, values: Iterable[Any]) -> Model:
     return models.FieldCondition(key=name, match=models.MatchAny(any=[*values]))
-
-
-def _equal(key: str, values: Sequence[Any]) -> list[Model]:
-    """Write that a field has one of some values; the texts and the whole numbers at once."""
-    tests, lists = [], dict[type, list[Any]]()
-    for value in values:
-        if isinstance(value, float):
-            tests.append(models.FieldCondition(key=key, range=models.Range(gte=value, lte=value)))
-        elif isinstance(value, bool):
-            tests.append(models.FieldCondition(key=key, match=models.MatchValue(value=value)))
-        else:
-            lists.setdefault(type(value), []).append(value)
-    return [*tests, *(_any_of(key, listed) for listed in lists.values())] or [_any_of(key, ())]
 
 
 def _sparse(weights: dict[int, float]) -> Model:

@@ -11,27 +11,26 @@ from __future__ import annotations
 import math
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from boolattn.data.records import Document
-from boolattn.errors import ServerError
-from boolattn.stores.base import ServerStore, best_documents, warned
+from boolattn.errors import IndexMismatchError, ServerError
+from boolattn.stores.base import Array, Keys, Mask, Passages, ServerStore, best_documents, warned
 from boolattn.stores.filters import NUMBERS, Condition, Field, Filter
-from boolattn.stores.points.database import HEADS, PASSAGES, VECTOR, WORDS, tests_of
-from boolattn.stores.points.draft import PointDraft, rest
-from boolattn.stores.settings import HNSW, check_build, check_ids
+from boolattn.stores.points.database import FORMAT, IS_HEAD, IS_PASSAGE, VECTOR, WORDS, of_points
+from boolattn.stores.points.draft import PointDraft
+from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
 from boolattn.stores.values import key_of, passage_keys, term_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.scoring.exact import Ranked
-    from boolattn.stores.base import Array, Keys, Mask, Passages
     from boolattn.stores.foreign import Found
     from boolattn.stores.points.database import Database, State
-    from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Draft
 
 #: Vectors of one request, which should not exceed the time of one call.
@@ -44,20 +43,20 @@ class PointStore(ServerStore):
     """A store that :meth:`create` made."""
 
     kind: type[Database]
-    _state: State
 
     def __init__(self, address: str) -> None:
         self.label = self.address = address
         self.database = self.kind.open(address)
         self.limit = self.database.limit
+        self._state: State = {}
+        self._counts: dict[str, tuple[float, int]] = {}  # of documents, and when they were counted
 
     def refresh(self) -> bool:
-        before, self._state = getattr(self, "_state", {}), self.database.read_state()
+        former, self._state = self._state.get("collection"), self.database.read_state()
         self.settings = self.database.settings
-        is_new = bool(self._state["collection"] != before.get("collection"))
-        if is_new:
-            self._counts: dict[str, tuple[float, int]] = {}
-        return is_new
+        if is_new := self._state["collection"] != former:
+            self._counts.clear()
+        return bool(is_new)
 
     @classmethod
     def open(cls, address: str, *, verify: bool = False) -> Self:
@@ -76,13 +75,19 @@ class PointStore(ServerStore):
         settings = settings.completed(HNSW, cls.kind.precisions)
         with cls.kind.open(address).writing(is_build=True) as database:
             current, stopped = database.builds()
-            has = {"has_index": bool(current), "is_stopped": bool(stopped)}
-            check_build(address, **has, replace=replace, resume=resume)
+            check_build(address, current, stopped, replace=replace, resume=resume)
             is_resumed = resume and bool(stopped)
             # Later builds have higher names.
             name = stopped.pop() if is_resumed else f"{database.alias}__{time.time_ns():016x}"
-            build = database.at(name)
-            draft = PointDraft.begin(build, settings, is_resumed=is_resumed)
+            build, about = database.at(name), {"format": FORMAT, "settings": asdict(settings)}
+            state = about | {"collection": name, "fields": {}, "mean_length": 0.0}
+            if is_resumed and (state := build.read_state())["settings"] != about["settings"]:
+                raise IndexMismatchError(
+                    f"the build that was stopped in {address} has other settings or another "
+                    "model; begin again with --replace"
+                )
+            build.settings = settings
+            draft = PointDraft(build, state, is_build=True, is_resumed=is_resumed)
             for other in stopped:
                 database.drop(other)
             yield draft
@@ -115,16 +120,16 @@ class PointStore(ServerStore):
             return
         with self.database.writing() as database:
             try:
-                database.remove([[[Condition(database.id_field, "in", (*keys.values(),))]]])
+                database.remove(Condition(database.id_field, "in", (*keys.values(),)))
             except ServerError:
                 if self.find(names):  # else the answer alone was lost
                     raise
-            with warned(f"{self.label}: cannot remove the rest of documents, which is masked"):
-                database.remove(rest([*keys.values()], ()))
+            database.remove_rest([*keys.values()])
         self._counts.clear()
 
     def info(self) -> dict[str, Any]:
-        counts = {"documents": self.count(Filter()), "passages": self.database.count(PASSAGES)}
+        n_passages = self.database.count(Filter((IS_PASSAGE,)))
+        counts = {"documents": self.count(Filter()), "passages": n_passages}
         return counts | super().info() | ({"vectors": "exact"} if self.database.is_exact else {})
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
@@ -144,15 +149,11 @@ class PointStore(ServerStore):
         self, field: str, queries: Sequence[Any], n: int, where: Filter
     ) -> list[list[Found]]:
         """Search some vectors at a time."""
-        has_passages, tests = field == VECTOR and self.settings.passages, tests_of(where)
+        has_passages = field == VECTOR and self.settings.passages
         names = ("document", "part", "version") if has_passages else ()
-        return [
-            rows
-            for start in range(0, len(queries), _QUERIES)
-            for rows in self.database.search(
-                field, queries[start : start + _QUERIES], n, tests, *names
-            )
-        ]
+        groups = (queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES))
+        answers = (self.database.search(field, g, n, of_points(where), *names) for g in groups)
+        return [rows for answer in answers for rows in answer]
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)
@@ -170,7 +171,7 @@ class PointStore(ServerStore):
         """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
         if not self.has_words:
             raise self.no_words()
-        rarity = self._rarity(dict.fromkeys(term for terms in queries for term in terms))
+        rarity = self._rarity([*dict.fromkeys(term for terms in queries for term in terms)])
         vectors = [
             {term_index(term): rarity[term] for term in terms if term in rarity}
             for terms in queries
@@ -180,17 +181,21 @@ class PointStore(ServerStore):
         return self._ranked([next(answers) if vector else [] for vector in vectors], n)
 
     def count(self, where: Filter) -> int:
-        return self.database.count([*tests_of(where), *HEADS])
+        return self.database.count(of_points(where).also(IS_HEAD))
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
-        return [self._remembered(term) for term in terms]
+        """Count the documents with each term; of no term, all. Counts are remembered a moment."""
+        now = time.monotonic()
+        for term in terms:
+            if now - self._counts.get(term, (-math.inf, 0))[0] > _FRESH:
+                number = self.database.frequency(term) if term else self.count(Filter())
+                self._counts[term] = now, number
+        return [self._counts[term][1] for term in terms]
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
-        among = [[Condition(self.database.id_field, "in", (*keys.tolist(),))]]
-        return np.isin(keys, self._select(Filter((condition,)), len(keys), among))
-
-    def _select(self, where: Filter, n: int, *among: list[list[Condition]]) -> list[int]:
-        return self.database.select([*tests_of(where), *HEADS, *among], n)
+        among = Condition(self.database.id_field, "in", (*keys.tolist(),))
+        where = of_points(Filter((condition,))).also(IS_HEAD, among)
+        return np.isin(keys, self.database.select(where, len(keys)))
 
     def _terms(self, keys: Keys) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         rows = self.database.get(keys.tolist(), "asserted", "denied")
@@ -218,10 +223,8 @@ class PointStore(ServerStore):
             rows = self.database.get(points, "id", "version", "n_passages")
             points = {key: [key, *passage_keys(**row)] for key, row in rows.items()}
         rows = self.database.get([point for listed in points.values() for point in listed], VECTOR)
-        return {
-            key: [rows[point][VECTOR] for point in listed if VECTOR in rows.get(point, {})]
-            for key, listed in points.items()
-        }
+        known = {point: row[VECTOR] for point, row in rows.items() if VECTOR in row}
+        return {k: [known[p] for p in listed if p in known] for k, listed in points.items()}
 
     def documents(self, keys: Keys) -> list[Document | None]:
         rows = self.database.get(keys.tolist(), "body")
@@ -240,26 +243,19 @@ class PointStore(ServerStore):
 
     def sample(self, n: int) -> list[Document]:
         """Read the documents of smallest keys, which are hashes of their ids."""
-        return [*filter(None, self.documents(np.array(self._select(Filter(), n), np.int64)))]
+        keys = self.database.select(Filter((IS_HEAD,)), n)
+        return [*filter(None, self.documents(np.array(keys, np.int64)))]
 
-    def _rarity(self, terms: Iterable[str]) -> dict[str, float]:
+    def _rarity(self, terms: Sequence[str]) -> dict[str, float]:
         """Return the factor of each term in a query; a term that no document has is absent."""
         if self.database.has_idf:
             return dict.fromkeys(terms, 1.0)
-        total, counts = self._remembered(""), {term: self._remembered(term) for term in terms}
+        total, *counts = self.frequencies(["", *terms])
         return {
-            term: math.log(1 + (max(total - df, 0) + 0.5) / (df + 0.5))
-            for term, df in counts.items()
-            if df
+            term: math.log(1 + (max(total - n, 0) + 0.5) / (n + 0.5))
+            for term, n in zip(terms, counts, strict=True)
+            if n
         }
-
-    def _remembered(self, term: str) -> int:
-        """Count the documents with a term, or all, unless that was done a moment ago."""
-        moment, number = self._counts.get(term, (-math.inf, 0))
-        if time.monotonic() - moment > _FRESH:
-            number = self.database.frequency(term) if term else self.count(Filter())
-            self._counts[term] = time.monotonic(), number
-        return number
 
     def _ranked(self, answers: Sequence[Sequence[Found]], n: int) -> list[Ranked]:
         """Return each document once, without passages of another version than its head."""
@@ -267,12 +263,12 @@ class PointStore(ServerStore):
         versions = {key: row["version"] for key, row in self.database.get(heads, "version").items()}
         if any(not math.isfinite(score) for rows in answers for _, score, _ in rows):
             raise ServerError(f"{self.label} has vectors that are not finite; index again")
-        counted = (
-            [
+        ranked = []
+        for rows in answers:
+            counted = (
                 (row["document"] if row else key, score)
                 for key, score, row in rows
                 if not row.get("part") or versions.get(row["document"]) == row["version"]
-            ]
-            for rows in answers
-        )
-        return [best_documents(hits, n) for hits in counted]
+            )
+            ranked.append(best_documents(counted, n))
+        return ranked
