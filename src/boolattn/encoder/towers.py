@@ -23,7 +23,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
 from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.files import scratch_folder
-from boolattn.plugin.install import NAME, detach, hooks_of
+from boolattn.plugin.install import NAME, detach, forward_of
 from boolattn.plugin.storage import FILE
 from boolattn.plugin.storage import load as load_attached
 from boolattn.plugin.strict import strict_loading
@@ -123,7 +123,7 @@ def _tower(
 ) -> Transformer:
     """Copy a model into a tower, by a folder: sentence-transformers takes no loaded encoder."""
     base = cast("PreTrainedModel", model.base_model)
-    used = hooks_of(base).implementation if hasattr(base, NAME) else ""
+    used = forward_of(base).implementation if hasattr(base, NAME) else ""
     attention = used or base.config._attn_implementation
     with scratch_folder() as folder:
         model.save_pretrained(folder, state_dict=model.state_dict())

@@ -43,24 +43,21 @@ class Family:
     """Names and abilities of a family's modules."""
 
     attention: str  # class name of its self-attention
-    stack: str = ""  # module whose first argument is the input of the first layer, if there is one
-    has_interface: bool = True  # whether its attention uses ``AttentionInterface``
-    passes_kwargs: bool = True  # whether keyword arguments of the model reach every layer
+    #: Whether its attention uses ``AttentionInterface``, and gets the model's keyword arguments
+    has_interface: bool = True
 
 
 # DeBERTa is missing on purpose: it computes its scores outside AttentionInterface and takes no
 # additive mask, so a bias would be dropped without an error.
 FAMILIES = {
-    "bert": Family("BertSelfAttention", stack="encoder"),
-    "distilbert": Family("DistilBertSelfAttention", stack="transformer"),
-    "electra": Family("ElectraSelfAttention", stack="encoder"),
+    "bert": Family("BertSelfAttention"),
+    "distilbert": Family("DistilBertSelfAttention"),
+    "electra": Family("ElectraSelfAttention"),
     "modernbert": Family("ModernBertAttention"),
     # MPNet adds its attention mask to the scores itself, and so the dense bias.
-    "mpnet": Family(
-        "MPNetSelfAttention", stack="encoder", has_interface=False, passes_kwargs=False
-    ),
-    "roberta": Family("RobertaSelfAttention", stack="encoder"),
-    "xlm-roberta": Family("XLMRobertaSelfAttention", stack="encoder"),
+    "mpnet": Family("MPNetSelfAttention", has_interface=False),
+    "roberta": Family("RobertaSelfAttention"),
+    "xlm-roberta": Family("XLMRobertaSelfAttention"),
 }
 
 
@@ -124,21 +121,9 @@ class ForwardPass:
     """One forward pass of one encoder."""
 
     mask: Tensor  # 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
-    gate: Gate | None  # from labels or the lexicon; a learned gate sets it before the first layer
+    gate: Gate | None  # from labels or the lexicon; ``None`` for a learned gate
     cues: AnyCues | None = None  # ``None`` if no expert is open; then the layers are not changed
     idle: frozenset[int] = frozenset()  # layers that are not changed
-
-
-@dataclass
-class LatePass:
-    """What is known of a pass that skips the model's hook: a call of ``model.forward``.
-
-    sentence-transformers calls encoders so. Labels and mask are known at the first layer.
-    """
-
-    input_ids: Tensor | None
-    embedded: Tensor | None = None  # input of the first layer, in a family without a stack
-    this: ForwardPass | None = None  # once the first layer has begun
 
 
 class _Current(threading.local):
@@ -149,10 +134,14 @@ class _Current(threading.local):
     def __init__(self) -> None:
         #: By id of the encoder's hooks: one encoder may run while another does.
         self.passes: dict[int, ForwardPass] = {}
-        self.late: dict[int, LatePass] = {}
 
 
 current = _Current()
+
+
+def recorder() -> Record | None:
+    """Return what this thread records into, if it does."""
+    return None if torch.compiler.is_compiling() else current.record
 
 
 @contextmanager
@@ -236,13 +225,12 @@ def eager_attention(
 
 def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor | None) -> None:
     """Record the attention weights, if they are wanted."""
-    if torch.compiler.is_compiling() or current.record is None:
-        return
-    if current.record.wants_attention:
+    record = recorder()
+    if record is not None and record.wants_attention:
         factors = applied.layer.factors
         scores = query @ key.transpose(-1, -2) * factors.scale
         weights = (scores + applied.layer.masked(mask, scores.dtype)).softmax(-1)
-        current.record.attention[applied.index] = weights
+        record.attention[applied.index] = weights
 
 
 def register() -> None:

@@ -1,7 +1,4 @@
-"""Hooks that compute cues before the first layer and a bias at each self-attention.
-
-They are bound methods, not closures, so that a copied or pickled encoder has its own.
-"""
+"""An encoder's forward pass: gate, cues before the first layer, a bias at each self-attention."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import torch
 
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.errors import GateError, UnsupportedEncoderError
-from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, ForwardPass, LatePass, current
+from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, ForwardPass, current, recorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,8 +50,12 @@ def token_mask(mask: object, tokens: Tensor) -> Tensor:
     return mask.flatten(1, -2).any(1).expand(len(tokens), -1).float()
 
 
-class ModelHooks:
-    """The hooks at the model, before its first layer, and at each self-attention."""
+class EncoderForward:
+    """An encoder's ``forward`` with the plug-in, in the place of its own.
+
+    With hooks at the input of the first layer, for the cues, and at each self-attention, for its
+    bias. They are bound methods, not closures, so that a copied or pickled encoder has its own.
+    """
 
     #: The pass in progress while a compiler traces, which does not support thread-local state.
     traced: ForwardPass | None = None
@@ -68,8 +69,11 @@ class ModelHooks:
     ) -> None:
         self.model = model
         self.family = family
-        self.names = tuple(signature(model.forward).parameters)  # in order
         self.implementation = implementation  # of attention before, if it was set
+        self.before = vars(model).get("forward")  # of a library that has replaced it
+        # sentence-transformers and trainers choose what they pass by the signature.
+        self.__signature__ = signature(model.forward)
+        self._names = tuple(self.__signature__.parameters)  # in order
         self._handles = list(self._install(attentions))
 
     @property
@@ -78,37 +82,47 @@ class ModelHooks:
         return cast("BoolAttn", self.model.boolattn)
 
     def remove(self) -> None:
-        """Remove the hooks."""
+        """Give the encoder its own ``forward`` back, and remove the hooks."""
+        del self.model.forward
+        if self.before is not None:
+            vars(self.model)["forward"] = self.before
         for handle in self._handles:
             handle.remove()
 
     def _install(self, attentions: Sequence[nn.Module]) -> Iterator[RemovableHandle]:
-        model = self.model
-        yield model.register_forward_pre_hook(self.before_model, with_kwargs=True)
-        yield model.register_forward_hook(self.after_model, always_call=True)
-        embeddings = model.get_submodule("embeddings")
-        yield embeddings.register_forward_pre_hook(self.before_embeddings, with_kwargs=True)
-        last = model.get_submodule(self.family.stack or "final_norm")
-        yield last.register_forward_hook(self.after_layers, always_call=True)
-        if self.family.stack:
-            yield last.register_forward_pre_hook(self.before_stack, with_kwargs=True)
-        else:
-            yield embeddings.register_forward_hook(self.after_embeddings)
+        # Where its embeddings have another width than its layers, ELECTRA projects them.
+        first = getattr(self.model, "embeddings_project", self.model.get_submodule("embeddings"))
+        yield first.register_forward_hook(self.after_embeddings)
         for index, attention in enumerate(attentions):
             if str(index) in self.plugin.layers:
                 hook = partial(self.before_attention, index)
                 yield attention.register_forward_pre_hook(hook, with_kwargs=True)
+        vars(self.model)["forward"] = self
 
-    def current_pass(self) -> ForwardPass | None:
-        """Return the pass in progress in this thread."""
-        if not torch.compiler.is_compiling():
-            return current.passes.get(id(self))
-        if self.traced is None:
-            raise UnsupportedEncoderError(
-                "only a part of the encoder is compiled, and that part has no access to the gate; "
-                "compile the whole encoder, or none of it"
-            )
-        return self.traced
+    def __call__(
+        self,
+        *args: Any,
+        operators: OperatorLabels | None = None,
+        is_bare: bool = False,
+        **kwargs: Any,
+    ) -> Any:  # noqa: ANN401 - the encoder's output
+        """Run the encoder; by labels, or by the plug-in's own gate; ``is_bare``: without bias."""
+        arguments = dict(zip(self._names, args, strict=False)) | kwargs
+        input_ids = arguments.get("input_ids")
+        tokens = arguments.get("inputs_embeds") if input_ids is None else input_ids
+        this = NO_BIAS
+        if tokens is not None and not is_bare:  # without tokens the model itself raises
+            mask = token_mask(arguments.get("attention_mask"), tokens)
+            this = ForwardPass(mask, self._gate(operators, input_ids, mask))
+        if self.family.has_interface:
+            kwargs[PASS] = this  # layers that are recomputed have no other reference to it
+        self._set_pass(this)
+        try:
+            if self.before is not None:
+                return self.before(*args, **kwargs)
+            return type(self.model).forward(self.model, *args, **kwargs)
+        finally:
+            self._set_pass(None)
 
     def _set_pass(self, this: ForwardPass | None) -> None:
         if torch.compiler.is_compiling():
@@ -118,95 +132,16 @@ class ModelHooks:
         else:
             current.passes[id(self)] = this
 
-    def before_model(self, _model: nn.Module, args: Args, kwargs: Kwargs) -> Arguments:
-        """Take the labels from the call, and open the gate if it needs no hidden state.
-
-        With ``is_bare=True`` the encoder runs without the plug-in.
-        """
-        labels, is_bare = kwargs.pop("operators", None), kwargs.pop("is_bare", False)
-        arguments = dict(zip(self.names, args, strict=False)) | kwargs
-        input_ids = arguments.get("input_ids")
-        tokens = arguments.get("inputs_embeds") if input_ids is None else input_ids
-        this = NO_BIAS
-        if tokens is not None and not is_bare:  # without tokens the model itself raises
-            mask = token_mask(arguments.get("attention_mask"), tokens)
-            this = ForwardPass(mask, self._gate(labels, input_ids, mask))
-        self._set_pass(this)
-        if self.family.passes_kwargs:
-            kwargs[PASS] = this
-        return args, kwargs
-
-    def after_model(self, _model: nn.Module, _args: Args, _output: object) -> None:
-        """End the pass; layers that are recomputed have their own reference to it."""
-        self._set_pass(None)
-
-    def before_embeddings(self, _embeddings: nn.Module, args: Args, kwargs: Kwargs) -> None:
-        """Begin a late pass, if the model's own hook was skipped."""
-        if not torch.compiler.is_compiling() and id(self) not in current.passes:
-            input_ids = args[0] if args else kwargs.get("input_ids")
-            current.late[id(self)] = LatePass(input_ids)
-
-    def after_layers(self, _last: nn.Module, _args: Args, _output: object) -> None:
-        """End a late pass."""
+    def _current_pass(self) -> ForwardPass | None:
+        """Return the pass in progress in this thread."""
         if not torch.compiler.is_compiling():
-            current.late.pop(id(self), None)
-
-    def before_stack(self, _stack: nn.Module, args: Args, kwargs: Kwargs) -> Arguments:
-        """Find cues in the input of the first layer, in a family with a stack of layers."""
-        hidden = args[0] if args else kwargs["hidden_states"]
-        this = kwargs.get(PASS) if self.family.passes_kwargs else self.current_pass()
-        if this is not None:
-            self._find_cues(this, hidden)
-        elif (this := self._begin_late(hidden, kwargs)) is not None and self.family.passes_kwargs:
-            kwargs[PASS] = this
-        return args, kwargs
-
-    def after_embeddings(self, _embeddings: nn.Module, _args: Args, hidden: Tensor) -> None:
-        """Find cues in the input of the first layer, in a family without a stack."""
-        this = self.current_pass()
-        if this is not None:
-            self._find_cues(this, hidden)
-        elif late := current.late.get(id(self)):
-            late.embedded = hidden
-
-    def _begin_late(self, hidden: Tensor | None, kwargs: Kwargs) -> ForwardPass | None:
-        """Begin the first layer of a late pass; ``None`` for layers called by themselves.
-
-        Labels are among the layers' keyword arguments, and are taken from them.
-        """
-        labels, is_bare = kwargs.pop("operators", None), kwargs.pop("is_bare", False)
-        if torch.compiler.is_compiling():
-            raise UnsupportedEncoderError("compile the encoder, not its forward or a part of it")
-        late = current.late.get(id(self))
-        if late is None or late.this is not None or hidden is None:
-            return None if late is None else late.this
-        if not self.family.passes_kwargs and self.plugin.config.gate == "label":
-            raise GateError(
-                f"{type(self.model).__name__}.forward drops operators=, and the plug-in has no "
-                "other gate; call the encoder itself, or attach with gate='lexicon' or 'learned'"
-            )
-        mask = token_mask(kwargs.get("attention_mask"), hidden)
-        late.this = NO_BIAS
-        if not is_bare:
-            late.this = ForwardPass(mask, self._gate(labels, late.input_ids, mask))
-            self._find_cues(late.this, hidden)
-        return late.this
-
-    def _layer_pass(self, kwargs: Kwargs) -> ForwardPass | None:
-        """Return the pass that a self-attention belongs to."""
-        this = kwargs.pop(PASS, None) if self.family.passes_kwargs else self.current_pass()
-        if this is not None or torch.compiler.is_compiling():
-            return cast("ForwardPass | None", this)
-        late = current.late.get(id(self))
-        if self.family.stack:
-            # A stack that passes arguments on has passed this one on, or was not called.
-            return late.this if late and not self.family.passes_kwargs else None
-        if late and self.model.training and self.model.is_gradient_checkpointing:
+            return current.passes.get(id(self))
+        if self.traced is None:
             raise UnsupportedEncoderError(
-                f"gradient checkpointing needs a call of {type(self.model).__name__} itself, not "
-                "of its forward, as sentence-transformers does; build_towers() calls it so"
+                "only a part of the encoder is compiled, and that part has no access to the gate; "
+                "compile the whole encoder, or none of it"
             )
-        return self._begin_late(late.embedded if late else None, kwargs)
+        return self.traced
 
     def _gate(
         self, labels: OperatorLabels | None, input_ids: Tensor | None, mask: Tensor
@@ -224,20 +159,20 @@ class ModelHooks:
             raise GateError("the lexicon gate needs input_ids; with inputs_embeds give operators=")
         return cast("Gate", gate(input_ids, mask))
 
-    def _find_cues(self, this: ForwardPass, hidden: Tensor) -> None:
-        record = None if torch.compiler.is_compiling() else current.record
-        if this is NO_BIAS:
+    def after_embeddings(self, _module: nn.Module, _args: Args, hidden: Tensor) -> None:
+        """Find cues in the input of the first layer."""
+        this = self._current_pass()
+        if this is None or this is NO_BIAS:
             return
-        if record is None:
+        if (record := recorder()) is None:
             this.idle = self.plugin.idle_layers()
             if len(this.idle) == len(self.plugin.layers):
                 return
-        if this.gate is None and isinstance(self.plugin.gate, LearnedGate):
-            this.gate = self.plugin.gate(hidden, this.mask)
-        is_open = this.gate is not None and _may_open(this.gate)
-        if this.gate is None or not (is_open or record):
+        gate = this.gate or self.plugin.gate(hidden, this.mask)
+        is_open = _may_open(gate)
+        if not (is_open or record):
             return
-        cues = self.plugin.find_cues(hidden, this.mask, this.gate, may_fold=record is None)
+        cues = self.plugin.find_cues(hidden, this.mask, gate, may_fold=record is None)
         if is_open:
             this.cues = cues
         if record is not None:
@@ -249,19 +184,16 @@ class ModelHooks:
         self, index: int, module: nn.Module, args: Args, kwargs: Kwargs
     ) -> Arguments:
         """Compute the bias of layer ``index`` and pass it to the attention function."""
-        this = self._layer_pass(kwargs)
+        this = kwargs.pop(PASS, None) if self.family.has_interface else self._current_pass()
         if this is None or this.cues is None or index in this.idle:
             return args, kwargs  # also a layer called outside its model
         hidden, plugin = args[0] if args else kwargs["hidden_states"], self.plugin
         layer = plugin(index, hidden, this.cues)
-        if not torch.compiler.is_compiling() and current.record is not None:
-            current.record.biases[index] = layer
+        if (record := recorder()) is not None:
+            record.biases[index] = layer
         if not self.family.has_interface:
             # The second argument of such a family is an additive mask.
-            if len(args) > 1:
-                return (hidden, layer.masked(args[1], hidden.dtype), *args[2:]), kwargs
-            mask = layer.masked(kwargs["attention_mask"], hidden.dtype)
-            return args, {**kwargs, "attention_mask": mask}
+            return (hidden, layer.masked(args[1], hidden.dtype), *args[2:]), kwargs
         # Another attention implementation, set after attach, would ignore the bias.
         config = cast("PreTrainedConfig", module.config)
         if (used := config._attn_implementation) not in BACKENDS.values():

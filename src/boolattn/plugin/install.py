@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, UnsupportedEncoderError
 from boolattn.plugin.backend import BACKENDS, family_of, register, self_attentions
-from boolattn.plugin.hooks import ModelHooks
+from boolattn.plugin.hooks import EncoderForward
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.
 NAME = "boolattn"
-#: Attribute of the encoder with the hooks.
-HOOKS = "_boolattn_hooks"
 
 register()
 
@@ -48,8 +46,7 @@ def install(
     base.add_module(NAME, plugin)
     if implementation:
         encoder.set_attn_implementation(BACKENDS[implementation])
-    # Not in the plug-in, which peft copies.
-    setattr(base, HOOKS, ModelHooks(base, family, attentions, implementation))
+    EncoderForward(base, family, attentions, implementation)
     return plugin
 
 
@@ -58,7 +55,7 @@ def _check(encoder: PreTrainedModel, base: PreTrainedModel, family: Family) -> s
     name, n_layers = base.config.model_type, base.config.num_hidden_layers
     if hasattr(base, NAME):
         raise ConfigError("this encoder already has BoolAttn; detach() it first")
-    if encoder is not base and not family.passes_kwargs:
+    if encoder is not base and not family.has_interface:
         raise UnsupportedEncoderError(
             f"a task head of {name!r} does not pass operators= on; attach to model.base_model"
         )
@@ -91,20 +88,19 @@ def detach(encoder: PreTrainedModel) -> BoolAttn:
     >>> boolattn.detach(encoder) is plugin
     True
     """
-    plugin, hooks = plugin_of(encoder), hooks_of(encoder)
+    plugin, forward = plugin_of(encoder), forward_of(encoder)
     if not isinstance(getattr(encoder.base_model, NAME), BoolAttn):
         raise ConfigError("peft trains this plug-in; merge_and_unload() it before detach()")
-    hooks.remove()
-    if hooks.implementation:
-        encoder.set_attn_implementation(hooks.implementation)
+    forward.remove()
+    if forward.implementation:
+        encoder.set_attn_implementation(forward.implementation)
     delattr(encoder.base_model, NAME)
-    delattr(encoder.base_model, HOOKS)
     return plugin
 
 
-def hooks_of(encoder: PreTrainedModel) -> ModelHooks:
-    """Return the hooks of an encoder with a plug-in."""
-    return cast("ModelHooks", getattr(encoder.base_model, HOOKS))
+def forward_of(encoder: PreTrainedModel) -> EncoderForward:
+    """Return the forward pass of an encoder with a plug-in."""
+    return cast("EncoderForward", encoder.base_model.forward)
 
 
 def plugin_of(encoder: PreTrainedModel) -> BoolAttn:
