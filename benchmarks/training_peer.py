@@ -56,7 +56,7 @@ def text_rows(
     for step in range(n_batches):
         batch = steps.sampler.batch(step)
         for example, documents in zip(batch.examples, batch.documents.tolist(), strict=True):
-            values = [example.text, *(texts[row] for row in documents)]
+            values = [example.query.text, *(texts[row] for row in documents)]
             rows.append(dict(zip(columns, values, strict=True)))
     return rows
 

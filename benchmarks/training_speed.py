@@ -142,14 +142,6 @@ class Timed(RetrievalTraining):
         """Save nothing."""
 
 
-class _Silent:
-    """Replaces TensorBoard's writer, whose thread would outlive its folder."""
-
-    def add_scalar(self, *_: object) -> None: ...
-
-    def close(self) -> None: ...
-
-
 def measure(variant: Variant, preset: Preset, corpus: Corpus) -> dict[str, Any]:
     """Train a few steps and return their times."""
     torch.manual_seed(0)
@@ -173,7 +165,6 @@ def measure(variant: Variant, preset: Preset, corpus: Corpus) -> dict[str, Any]:
         else:
             repeated = Repeated(**vars(steps))
             run = RunFolder(Path(folder))
-            run._board = _Silent()
             trainer = Timed(preset, towers, repeated, run, n_workers=variant.workers)
             trainer.clock = clock
         if torch.cuda.is_available():

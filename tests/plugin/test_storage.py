@@ -150,24 +150,3 @@ def test_a_failed_save_keeps_the_previous_one(tiny_encoder, batch, tmp_path, mon
     other = boolattn.load(tmp_path / "model").eval()
     assert torch.equal(vectors(other, batch, operators=OPEN), expected)
     assert (tmp_path / "model" / FILE).is_file()
-
-
-def test_an_encoder_is_loaded_by_its_name_on_the_hub(tiny_encoder, batch, tmp_path):
-    """From the hub's cache, laid out as a download leaves it."""
-    encoder = tiny_encoder()
-    attach_trained(encoder)
-    home = tmp_path / "models--us--moths"
-    boolattn.save(encoder, home / "snapshots" / ("0" * 40))
-    (home / "refs").mkdir()
-    (home / "refs/main").write_text("0" * 40)
-    found = boolattn.load("us/moths", cache_dir=str(tmp_path))
-    assert torch.equal(
-        vectors(found, batch, operators=OPEN), vectors(encoder, batch, operators=OPEN)
-    )
-    with pytest.raises(PluginMismatchError, match=r"the hub's us/beetles has no boolattn.safe"):
-        boolattn.load("us/beetles", cache_dir=str(tmp_path))
-    for path in (tmp_path / "us/moths", "./us/moths", "a/b/c"):
-        with pytest.raises(
-            PluginMismatchError, match=r"holds no boolattn.safetensors; give a fold"
-        ):
-            boolattn.load(path)

@@ -154,7 +154,7 @@ def test_words_cannot_be_hidden_without_a_token_for_it(folder, base, tmp_path):
 
 def test_layers_of_a_trained_parser_cannot_be_chosen(folder, base, tmp_path):
     settings = ParserTraining(
-        base=folder, data=base / "queries.jsonl", out=tmp_path / "out", layers=(0,)
+        base=folder, data=base / "queries.jsonl", out=tmp_path / "out", layers="0"
     )
     with pytest.raises(ConfigError, match="is a trained parser"):
         train_parser(settings)

@@ -37,9 +37,9 @@ def test_every_query_comes_once_an_epoch(examples):
     sampler = _sampler(examples)
     n = sampler.steps_per_epoch
     assert n == len(examples) // 4
-    seen = [e.id for step in range(n) for e in sampler.batch(step).examples]
+    seen = [e.query.id for step in range(n) for e in sampler.batch(step).examples]
     assert len(seen) == len(set(seen))
-    again = [e.id for step in range(n, 2 * n) for e in sampler.batch(step).examples]
+    again = [e.query.id for step in range(n, 2 * n) for e in sampler.batch(step).examples]
     assert seen != again
 
 
@@ -48,10 +48,10 @@ def test_draws_depend_on_the_step_alone(examples):
     for step in range(5):
         whole.batch(step)
     late, again = whole.batch(7), resumed.batch(7)
-    assert [e.id for e in late.examples] == [e.id for e in again.examples]
+    assert [e.query.id for e in late.examples] == [e.query.id for e in again.examples]
     np.testing.assert_array_equal(late.documents, again.documents)
     other = _sampler(examples, seed=1).batch(7)
-    assert [e.id for e in late.examples] != [e.id for e in other.examples]
+    assert [e.query.id for e in late.examples] != [e.query.id for e in other.examples]
 
 
 def _positives(sampler, qid):
@@ -59,15 +59,17 @@ def _positives(sampler, qid):
     for step in range(sampler.n_steps):
         batch = sampler.batch(step)
         for example, row in zip(batch.examples, batch.documents, strict=True):
-            if example.id == qid:
+            if example.query.id == qid:
                 found.add(int(row[0]))
     return found
 
 
 def test_positives_are_drawn_anew_or_fixed(examples):
     richest = max(examples, key=lambda example: len(example.gold))
-    assert len(_positives(_sampler(examples, n_epochs=12), richest.id)) > 1
-    assert len(_positives(_sampler(examples, n_epochs=12, positives="fixed"), richest.id)) == 1
+    assert len(_positives(_sampler(examples, n_epochs=12), richest.query.id)) > 1
+    assert (
+        len(_positives(_sampler(examples, n_epochs=12, positives="fixed"), richest.query.id)) == 1
+    )
 
 
 def test_logical_negatives_come_from_excluded_and_partial_in_turn():
@@ -131,15 +133,17 @@ def test_one_domain_gives_batches_and_negatives_of_one_domain():
     examples = make_examples(queries, rows)
     mixed = Sampler(examples, 40, settings)
     single = Sampler(examples, 40, settings, domains)
-    assert any(len({e.domain for e in mixed.batch(s).examples}) > 1 for s in range(mixed.n_steps))
+    assert any(
+        len({e.query.domain for e in mixed.batch(s).examples}) > 1 for s in range(mixed.n_steps)
+    )
     # 11 queries a domain: two whole batches each.
     assert single.n_steps == 4
     seen = []
     for step in range(single.n_steps):
         batch = single.batch(step)
-        [domain] = {example.domain for example in batch.examples}
+        [domain] = {example.query.domain for example in batch.examples}
         assert {domains[row] for row in batch.documents.ravel()} == {domain}
-        seen += [example.id for example in batch.examples]
+        seen += [example.query.id for example in batch.examples]
     assert len(seen) == len(set(seen)) == 16
 
 
@@ -165,7 +169,7 @@ def test_the_best_document_that_is_not_relevant_becomes_a_negative(preset, corpu
         row
         for batch in batches
         for example, row in zip(batch.examples, batch.documents.tolist(), strict=True)
-        if example.id == query.id
+        if example.query.id == query.id
     ]
     assert seen
     assert all(row[1] == corpus.rows[wrong] for row in seen)

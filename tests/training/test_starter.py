@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Packages that a training machine does not have.
-LACKING = ("zstandard", "typer", "rich", "datasets", "matplotlib", "marisa_trie", "tensorboard")
+LACKING = ("zstandard", "typer", "rich", "datasets", "matplotlib", "marisa_trie")
 #: Starts a training without them.
 START = """
 import runpy, sys, importlib.machinery as machinery

@@ -80,11 +80,6 @@ def family_of(encoder: PreTrainedModel) -> Family:
     return FAMILIES[name]
 
 
-def self_attentions(encoder: PreTrainedModel, family: Family) -> list[nn.Module]:
-    """Return the encoder's self-attention modules, first layer first."""
-    return [part for part in encoder.modules() if type(part).__name__ == family.attention]
-
-
 @dataclass
 class Applied:
     """A layer's bias, as passed to the attention function."""

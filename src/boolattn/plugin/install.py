@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, UnsupportedEncoderError
-from boolattn.plugin.backend import BACKENDS, family_of, register, self_attentions
+from boolattn.plugin.backend import BACKENDS, family_of, register
 from boolattn.plugin.hooks import EncoderForward
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.gate import LexiconGate
-    from boolattn.plugin.backend import Family
 
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.
 NAME = "boolattn"
@@ -25,21 +24,33 @@ register()
 def install(
     encoder: PreTrainedModel, config: BoolAttnConfig, lexicon: LexiconGate | None
 ) -> BoolAttn:
-    """Build the plug-in for an encoder and register its hooks."""
+    """Build the plug-in for an encoder and register its hooks, or say why it cannot be."""
     family = family_of(encoder)
     base = cast("PreTrainedModel", encoder.base_model)
-    implementation = _check(encoder, base, family)
-    attentions = self_attentions(base, family)
-    if config.layers is not None and config.layers[-1] >= len(attentions):
-        raise ConfigError(
-            f"layers names layer {config.layers[-1]}, but the encoder has {len(attentions)}: "
-            f"0 to {len(attentions) - 1}"
+    name, n_layers = base.config.model_type, base.config.num_hidden_layers
+    if hasattr(base, NAME):
+        raise ConfigError("this encoder already has BoolAttn; detach() it first")
+    if encoder is not base and not family.has_interface:
+        raise UnsupportedEncoderError(
+            f"a task head of {name!r} does not pass operators= on; attach to model.base_model"
         )
+    attentions = [part for part in base.modules() if type(part).__name__ == family.attention]
+    if len(attentions) != n_layers:
+        raise UnsupportedEncoderError(
+            f"this {name!r} has {len(attentions)} modules of the class {family.attention} for "
+            f"{n_layers} layers; only transformers' own implementation is supported"
+        )
+    if config.layers is not None and config.layers[-1] >= n_layers:
+        raise ConfigError(
+            f"layers names layer {config.layers[-1]}, but the encoder has {n_layers}: "
+            f"0 to {n_layers - 1}"
+        )
+    implementation = _implementation(base) if family.has_interface else ""
     plugin = BoolAttn(
         config,
         hidden_size=base.config.hidden_size,
         n_heads=base.config.num_attention_heads,
-        n_layers=len(attentions),
+        n_layers=n_layers,
         lexicon=lexicon,
     )
     plugin.to(base.device, base.dtype).train(base.training)
@@ -50,22 +61,8 @@ def install(
     return plugin
 
 
-def _check(encoder: PreTrainedModel, base: PreTrainedModel, family: Family) -> str:
-    """Reject an encoder that cannot take the plug-in; return its attention implementation."""
-    name, n_layers = base.config.model_type, base.config.num_hidden_layers
-    if hasattr(base, NAME):
-        raise ConfigError("this encoder already has BoolAttn; detach() it first")
-    if encoder is not base and not family.has_interface:
-        raise UnsupportedEncoderError(
-            f"a task head of {name!r} does not pass operators= on; attach to model.base_model"
-        )
-    if (n := len(self_attentions(base, family))) != n_layers:
-        raise UnsupportedEncoderError(
-            f"this {name!r} has {n} modules of the class {family.attention} for {n_layers} "
-            "layers; only transformers' own implementation is supported"
-        )
-    if not family.has_interface:
-        return ""
+def _implementation(base: PreTrainedModel) -> str:
+    """Return the attention implementation of an encoder, one of those with ours beside it."""
     # Encoders made from one config object share its setting: the first may have set ours.
     originals = {ours: original for original, ours in BACKENDS.items()}
     implementation: str = base.config._attn_implementation

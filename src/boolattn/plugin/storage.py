@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from transformers import AutoModel
-from transformers.utils.hub import cached_file
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
 
 FILE = "boolattn.safetensors"
 FORMAT = 1
-#: Options of ``from_pretrained`` about where files come from.
-_HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "token")
-_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 #: Stands for a plug-in that comes with the package.
 SHIPPED = "shipped"
 _SHIPPED_FOLDER = Path(__file__).parents[1] / "models" / "boolattn"
@@ -69,7 +65,7 @@ def attach(
     but labels. The plug-in that is returned is now a module of the encoder.
 
     Inside a ``SentenceTransformer``, which calls ``forward``, it acts too: attach to
-    ``model[0].model``. Only MPNet's ``forward`` ignores ``operators=``.
+    ``model[0].model``.
 
     >>> from transformers import AutoModel
     >>> from boolattn.encoders.models import minilm_folder
@@ -96,16 +92,16 @@ def attach(
 def save_plugin(encoder: PreTrainedModel, folder: str | Path) -> Path:
     """Write an encoder's plug-in alone to a folder, as in :func:`load_plugin`; return the file."""
     plugin, folder = plugin_of(encoder), Path(folder)
-    header: dict[str, Any] = {
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f"{FILE}.part"
+    tensors = {name: tensor.contiguous() for name, tensor in plugin.state_dict().items()}
+    header = {
         "format": FORMAT,
         "config": asdict(plugin.config),
         "encoder": _sizes(encoder),
         "sample": _sample(encoder),
+        "sha256": tensors_hash(tensors),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{FILE}.part"
-    tensors = {name: tensor.contiguous() for name, tensor in plugin.state_dict().items()}
-    header["sha256"] = tensors_hash(tensors)
     try:
         save_file(tensors, draft, metadata={NAME: json.dumps(header)})
         return draft.replace(folder / FILE)
@@ -127,7 +123,6 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
     ...     boolattn.load_plugin(BertModel(encoder.config), folder).config == plugin.config
     True
     """
-    family_of(encoder)
     path = Path(folder) / FILE
     header, tensors = _read(path)
     for name, saved in header.get("encoder", {}).items():
@@ -138,10 +133,11 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
     config = build(BoolAttnConfig, header["config"], source=str(path))
     lexicon = None
     if config.gate == "lexicon":
-        buffers = [tensors.get(f"gate.{name}") for name in ("cues", "owners", "word_flags")]
-        if any(part is None for part in buffers):
-            raise PluginMismatchError(f"{path} has no lexicon; save the plug-in again")
-        lexicon = LexiconGate(config, *buffers)  # type: ignore[arg-type]
+        try:
+            buffers = [tensors[f"gate.{name}"] for name in ("cues", "owners", "word_flags")]
+        except KeyError:
+            raise PluginMismatchError(f"{path} has no lexicon; save the plug-in again") from None
+        lexicon = LexiconGate(config, *buffers)
     plugin = install(encoder, config, lexicon)
     try:
         plugin.load_state_dict(tensors)
@@ -154,12 +150,10 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
 
 def _load_shipped(encoder: PreTrainedModel) -> BoolAttn:
     folders = sorted(path.parent for path in _SHIPPED_FOLDER.glob(f"*/{FILE}"))
-    sizes, sample = _sizes(encoder), torch.tensor(_sample(encoder))
+    sizes, sample = _sizes(encoder), _sample(encoder)
     for folder in folders:
         header, _ = _read(folder / FILE)
-        if header["encoder"] == sizes and torch.allclose(
-            torch.tensor(header["sample"]), sample, atol=1e-2
-        ):
+        if header["encoder"] == sizes and np.allclose(header["sample"], sample, atol=1e-2):
             return load_plugin(encoder, folder)
     raise PluginMismatchError(
         f"no shipped plug-in was trained for this encoder, only for "
@@ -208,32 +202,19 @@ def save(
 
 
 @checked
-def load(source: str | Path, **options: Any) -> PreTrainedModel:
-    """Load an encoder with its plug-in from what :func:`save` wrote: a folder, or a hub's name.
+def load(folder: str | Path, **options: Any) -> PreTrainedModel:
+    """Load an encoder with its plug-in from the folder that :func:`save` wrote.
 
-    ``options`` are passed to ``AutoModel.from_pretrained``; ``revision``, ``token`` and others for
-    the hub are valid for the plug-in as well.
+    ``options`` are passed to ``AutoModel.from_pretrained``.
     """
-    folder = Path(source)
-    # Any other name would be looked up on the hub for a minute.
-    is_hub_name = isinstance(source, str) and _HUB_NAME.fullmatch(source)
-    if not folder.is_dir() and is_hub_name:
-        hub = {name: options[name] for name in _HUB_OPTIONS if name in options}
-        try:
-            folder = Path(str(cached_file(str(source), FILE, **hub))).parent
-        except OSError as error:
-            reason = str(error).splitlines()[0]
-            raise PluginMismatchError(f"the hub's {source} has no {FILE}: {reason}") from error
-        encoder: PreTrainedModel = AutoModel.from_pretrained(str(source), **options)
-    else:
-        if not (folder / FILE).is_file():
-            raise PluginMismatchError(
-                f"{source} holds no {FILE}; give a folder written by save(), or a hub's name"
-            )
-        options |= {"local_files_only": True, "output_loading_info": True}
-        with strict_loading(folder):
-            encoder, info = AutoModel.from_pretrained(folder, **options)
-            check_loaded(info, folder)
+    folder = Path(folder)
+    if not (folder / FILE).is_file():
+        raise PluginMismatchError(f"{folder} holds no {FILE}; give a folder written by save()")
+    options |= {"local_files_only": True, "output_loading_info": True}
+    with strict_loading(folder):
+        encoder: PreTrainedModel
+        encoder, info = AutoModel.from_pretrained(folder, **options)
+        check_loaded(info, folder)
     load_plugin(encoder, folder)
     return encoder
 
@@ -271,8 +252,6 @@ def tensors_hash(tensors: Mapping[str, Tensor], head: str = "") -> str:
     """Hash names and bytes of tensors, after other text."""
     digest = hashlib.sha256(head.encode())
     for name, tensor in sorted(tensors.items()):
-        digest.update(
-            name.encode()
-            + tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        )
+        values = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        digest.update(name.encode() + values.tobytes())
     return digest.hexdigest()

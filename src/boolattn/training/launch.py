@@ -106,7 +106,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
             "pretrain --preset %s --out heads, then train with --pretrained heads/model",
             preset.name,
         )
-    run = RunFolder(launch.out, is_main=state.is_main_process)
+    run = RunFolder(launch.out)
     run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
@@ -120,8 +120,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
 
 def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
     """Make the batches of a run; ``rankings`` as in :class:`Launch`."""
-    settings = preset.train
-    queries = corpus.split(preset.data.train)
+    settings, queries = preset.train, corpus.split(preset.data.train)
     ids, ranked = [query.id for query in queries], {}
     if rankings:
         ranking = read_run(rankings, ids, corpus.rows, skip_unknown=True)
@@ -129,21 +128,19 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     examples = make_examples(queries, corpus.rows, ranked)
     if settings.n_bm25 and not any(example.ranked for example in examples):
         raise ConfigError("n_bm25 asks for negatives of a ranking; name it: --rankings FILE")
-    domains = None
-    if settings.one_domain:
-        domains = [str(d.metadata.get("domain", "")) for d in corpus.dataset.documents]
-    sampler = Sampler(examples, len(corpus.documents), settings, domains)
-    scoped = None
-    if preset.model.use_plugin and settings.scope_weight:
-        scoped = ScopeSentences(preset, corpus.tokenizer)
-    texts = [example.text for example in sampler.examples]
+    domains = [str(document.metadata.get("domain", "")) for document in corpus.dataset.documents]
+    sampler = Sampler(
+        examples, len(corpus.documents), settings, domains if settings.one_domain else None
+    )
+    is_scoped = preset.model.use_plugin and settings.scope_weight
+    texts = [example.query.text for example in sampler.examples]
     steps = Steps(
         sampler,
         Tokens(corpus.tokenizer, texts, preset.model.query_length),
         corpus.documents,
         chunk=settings.chunk or Steps.chunk,
         operators=label_operators(preset),
-        scoped=scoped,
+        scoped=ScopeSentences(preset, corpus.tokenizer) if is_scoped else None,
     )
     # A short run uses few of the documents; a long one nearly all.
     if len(steps) * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
@@ -154,14 +151,11 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:
     """Open a preset's data set."""
+    data, splits = preset.data, preset.data.train.split("+")
     options = DataOptions(
-        folder=folder,
-        size=preset.data.size,
-        tell=logger.info,
-        splits=preset.data.train.split("+"),
-        training=True,
+        folder=folder, size=data.size, tell=logger.info, splits=splits, training=True
     )
-    return open_dataset(preset.data.name, options)
+    return open_dataset(data.name, options)
 
 
 def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -173,23 +167,23 @@ def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 def make_towers(preset: Preset, pretrained: Path | None = None) -> SentenceTransformer:
     """Build the towers of a preset, or begin with the model of a pretraining or a training."""
-    model = preset.model
-    if pretrained is not None and not pretrained.is_dir():
+    model, base = preset.model, torch_source(preset.model.encoder)
+    if pretrained is None:
+        more: dict[str, Any] = {}
+    elif not pretrained.is_dir():
         raise ConfigError(f"no folder {pretrained} to begin from; name a run's model")
-    if pretrained is not None and (pretrained / "modules.json").is_file():
+    elif (pretrained / "modules.json").is_file():
         towers = load_towers(pretrained)
-        if differences := _differences(preset, towers):
-            raise ConfigError(f"{pretrained} is of another model: {differences[0]}")
+        _check_same(pretrained, preset, towers)
         return towers.float()
-    if pretrained is not None and not model.use_plugin:
+    elif not model.use_plugin:
         raise ConfigError("plain towers take no pretrained plug-in; leave out --pretrained")
-    config = preset.plugin if model.use_plugin else None
-    source = base = torch_source(model.encoder)
-    more: dict[str, Any] = {item.name: getattr(model, item.name) for item in fields(TowerConfig)}
-    if pretrained:
+    else:
         # The paper's document encoder is BERT, without the embeddings that pretraining moved.
-        source, more["document_encoder"] = str(pretrained), None if model.is_shared else base
-    return build_towers(source, config, **more).float()
+        more = {"document_encoder": None if model.is_shared else base}
+    more |= {item.name: getattr(model, item.name) for item in fields(TowerConfig)}
+    config = preset.plugin if model.use_plugin else None
+    return build_towers(str(pretrained or base), config, **more).float()
 
 
 def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:
@@ -216,24 +210,28 @@ def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:
             part.get_input_embeddings().requires_grad_(False)
 
 
-def _differences(preset: Preset, towers: SentenceTransformer) -> list[str]:
+def _check_same(folder: Path, preset: Preset, towers: SentenceTransformer) -> None:
+    """Raise if towers are not those that a preset names."""
     encoder, model = query_encoder(towers), preset.model
-    actual = asdict(settings_of(towers)) | {"use_plugin": isinstance(encoder, BoolBertModel)}
-    differences = [
-        f"its {name} is {value}, not {getattr(model, name)}; --set model.{name}={value} takes it"
-        for name, value in actual.items()
-        if value != getattr(model, name)
-    ]
+    is_bool_bert = isinstance(encoder, BoolBertModel)
+    for name, value in {**asdict(settings_of(towers)), "use_plugin": is_bool_bert}.items():
+        if value != getattr(model, name):
+            raise ConfigError(
+                f"{folder} is of another model: its {name} is {value}, not {getattr(model, name)}; "
+                f"--set model.{name}={value} takes it"
+            )
     if isinstance(encoder, BoolBertModel) and encoder.config.boolattn_config != preset.plugin:
-        differences.append("its plug-in has other settings")
+        raise ConfigError(f"{folder} is of another model: its plug-in has other settings")
     source = torch_source(model.encoder)
     if Path(source).is_dir():  # one that is not on disk is not needed, and not compared
         config = AutoConfig.from_pretrained(source, local_files_only=True)
         for name in _SHAPE:
             here, there = (getattr(c, name, None) for c in (encoder.base_model.config, config))
             if here != there:
-                differences.append(f"its encoder has {name} {here}, and {model.encoder} {there}")
-    return differences
+                raise ConfigError(
+                    f"{folder} is of another model: its encoder has {name} {here}, and "
+                    f"{model.encoder} {there}"
+                )
 
 
 def average(base: str, model: Path, share: float) -> SentenceTransformer:

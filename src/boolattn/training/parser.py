@@ -14,7 +14,8 @@ import argparse
 import json
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ class ParserTraining:
     base: Path
     data: Path
     out: Path
-    layers: tuple[int, ...] = ()
+    layers: str = ""  # Numbers of the layers used: "0,2,4"; else all
     freeze_embeddings: bool = False
     steps: int = 6000
     batch: int = 128
@@ -83,11 +84,11 @@ class Batches:
         self, queries: Sequence[LabelledQuery], tokenizer: Tokenizer, seed: int = 0
     ) -> None:
         self._queries, self._seed = queries, seed
-        self._labels: dict[int, ParserLabels] = {}
         self._order: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
         encoded = tokenizer.encode_batch([mark_operators(query.text) for query in queries])
         self._ids = [torch.tensor(encoding.ids) for encoding in encoded]
         self._offsets = [encoding.offsets for encoding in encoded]
+        self._label = cache(lambda row: make_parser_labels(queries[row].parsed, self._offsets[row]))
 
     def features(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return token ids and mask of some queries, each ``(batch, tokens)``."""
@@ -95,11 +96,7 @@ class Batches:
 
     def labels(self, rows: Sequence[int]) -> ParserLabels:
         """Return the targets of some queries."""
-        for row in rows:
-            if row not in self._labels:
-                parsed = self._queries[row].parsed
-                self._labels[row] = make_parser_labels(parsed, self._offsets[row])
-        tags, roles, gaps = zip(*(self._labels[row] for row in rows), strict=True)
+        tags, roles, gaps = zip(*map(self._label, rows), strict=True)
         return ParserLabels(pad(tags)[0].float(), torch.stack(roles), torch.stack(gaps))
 
     def draw(self, step: int, size: int) -> list[int]:
@@ -143,7 +140,14 @@ def train_parser(settings: ParserTraining) -> dict[str, dict[str, float]]:
     train = [query for queries in trained for query in queries]
     logger.info("%d queries of %d sources", len(train), len(sources))
     batches = Batches(train, tokenizer, settings.seed)
-    model = _start(settings).to(device).train()
+    if not (settings.base / SETTINGS).is_file():
+        layers = [int(layer) for layer in settings.layers.split(",") if layer]
+        model = ParserModel.from_base(settings.base, layers)
+    elif settings.layers:
+        raise ConfigError(f"{settings.base} is a trained parser, so its layers cannot be chosen")
+    else:
+        model = ParserModel.load(settings.base)
+    model.to(device).train()
     if settings.freeze_embeddings:
         model.encoder.embeddings.word_embeddings.weight.requires_grad_(False)
     head = [weight for name, weight in model.named_parameters() if not name.startswith("encoder.")]
@@ -187,15 +191,6 @@ def train_parser(settings: ParserTraining) -> dict[str, dict[str, float]]:
     return report
 
 
-def _start(settings: ParserTraining) -> ParserModel:
-    """Return a parser on an encoder of the folder, or the trained parser that the folder has."""
-    if not (settings.base / SETTINGS).is_file():
-        return ParserModel.from_base(settings.base, settings.layers)
-    if settings.layers:
-        raise ConfigError(f"{settings.base} is a trained parser, so its layers cannot be chosen")
-    return ParserModel.load(settings.base)
-
-
 def best_threshold(sources: Iterable[Sequence[tuple[ParsedQuery, ParserOutput]]]) -> float:
     """Return the least confidence of a parse with which most queries are read rightly.
 
@@ -219,18 +214,16 @@ def best_threshold(sources: Iterable[Sequence[tuple[ParsedQuery, ParserOutput]]]
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a parser and print its accuracy as JSON."""
     parser = argparse.ArgumentParser(prog="boolattn.training.parser", description=__doc__)
-    for name in ("base", "data", "out"):
-        parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--layers", default="", help="numbers of the layers used: 0,2,4; else all")
-    parser.add_argument("--freeze-embeddings", action="store_true")
-    for name in ("steps", "batch", "seed", "learning_rate", "head_rate", "mask"):
-        default = getattr(ParserTraining, name)
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
-    options: dict[str, Any] = vars(parser.parse_args(argv))
-    options["layers"] = tuple(int(layer) for layer in options["layers"].split(",") if layer)
+    for item in fields(ParserTraining):
+        name, is_needed = f"--{item.name.replace('_', '-')}", item.default is MISSING
+        if item.default is False:
+            parser.add_argument(name, action="store_true")
+        else:
+            kind = Path if is_needed else type(item.default)
+            parser.add_argument(name, type=kind, default=item.default, required=is_needed)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        report = train_parser(ParserTraining(**options))
+        report = train_parser(ParserTraining(**vars(parser.parse_args(argv))))
     except BoolattnError as error:
         sys.stderr.write(f"boolattn: {error}\n")
         return 2

@@ -11,7 +11,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from multiprocessing import get_all_start_methods
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from accelerate.utils import send_to_device
@@ -50,8 +50,7 @@ _PREFETCHED = 8
 BEST_BY = "eval_r_precision"
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """The result of a training."""
 
     model: Path  # Folder of the saved model
@@ -216,11 +215,10 @@ def _summary(history: list[dict[str, float]]) -> dict[str, float]:
     """Collect the last loss and the metrics of the best evaluation."""
     summary: dict[str, float] = {}
     for row in history:
-        if "loss" in row:
-            summary["loss"] = row["loss"]
         if row.get("eval_is_best"):
-            summary |= {
-                n: v for n, v in row.items() if n.startswith("eval_") and n != "eval_is_best"
-            }
+            summary |= {name: value for name, value in row.items() if name.startswith("eval_")}
             summary["best_step"] = row["step"]
+        elif "loss" in row:
+            summary["loss"] = row["loss"]
+    summary.pop("eval_is_best", None)
     return summary

@@ -1,9 +1,8 @@
 """A run's folder: settings, versions, seed, revision, data hashes, metrics, checkpoints, model.
 
 ``run.json`` describes the run, ``metrics.csv`` holds its metrics by step (step, name, value),
-``metrics.json`` the same at the end; TensorBoard files are written where it is installed. The
-checkpoint is one safetensors file with weights, optimizer and random state; its metadata has the
-step and what was logged so far.
+``metrics.json`` the same at the end. The checkpoint is one safetensors file with weights, optimizer
+and random state; its metadata has the step and what was logged so far.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import platform
 import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +24,7 @@ from safetensors.torch import save_file
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, text_hash
+from boolattn.training.loop import processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,13 +47,12 @@ class RunFolder:
     Of several processes only the main one writes; ``history`` is what was logged.
     """
 
-    def __init__(self, folder: Path, *, is_main: bool = True) -> None:
-        self.folder, self.is_main = folder, is_main
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.is_main = folder, processes().is_main_process
         self.history: list[dict[str, float]] = []
         self.checkpoint, self.best, self.model = (
             folder / name for name in ("checkpoint.safetensors", "best", "model")
         )
-        self._board: Any = None
 
     def open(
         self,
@@ -75,10 +73,17 @@ class RunFolder:
                 raise ConfigError(
                     f"{self.folder} holds a run already; --resume it, or name another"
                 )
-            _check_same(path, run)
+            try:
+                saved = json.loads(path.read_text("utf-8"))
+                wrong = [*differences(run, {name: saved.get(name) for name in run})]
+            except (OSError, ValueError, AttributeError) as error:
+                raise DataError(f"{path} is damaged: {error}") from error
+            if wrong:
+                remedy = "resume with the same, or name another folder"
+                raise ConfigError(f"{self.folder} is a run with {wrong[0]}; {remedy}")
             return
         seed = getattr(preset, kind).seed
-        write_json(path, {**run, "seed": seed, **about_machine(), "command": command})
+        _write_json(path, {**run, "seed": seed, **about_machine(), "command": command})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add metrics, and write all again: a resumed run may have written later ones."""
@@ -91,30 +96,16 @@ class RunFolder:
             writer = csv.writer(handle)
             writer.writerow(("step", "name", "value"))
             for row in self.history:
-                cells = ((row["step"], name, float(row[name])) for name in row if name != "step")
-                writer.writerows(cells)
-        board = self._tensorboard()
-        for name, value in values.items() if board else ():
-            board.add_scalar(name, value, step)
+                writer.writerows((row["step"], n, float(v)) for n, v in row.items() if n != "step")
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the final metrics."""
         if self.is_main:
             values = {"summary": summary, "history": self.history}
-            write_json(self.folder / "metrics.json", values)
-        if self._board is not None:
-            self._board.close()
-
-    def _tensorboard(self) -> Any:  # noqa: ANN401 - an optional package's class
-        if self._board is None and find_spec("tensorboard") is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(str(self.folder / "tensorboard"))
-        return self._board
+            _write_json(self.folder / "metrics.json", values)
 
 
-def write_json(path: Path, values: Any) -> None:  # noqa: ANN401 - anything JSON takes
-    """Write JSON, atomically."""
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
     with atomic_file(path) as handle:
         handle.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
@@ -126,17 +117,6 @@ def data_hashes(dataset: Dataset) -> dict[str, str]:
     for split, queries in dataset.splits.items():
         hashes[split] = text_hash((q.id, q.text, " ".join(sorted(q.gold))) for q in queries)
     return hashes
-
-
-def _check_same(path: Path, run: Mapping[str, Any]) -> None:
-    try:
-        saved = json.loads(path.read_text("utf-8"))
-        wrong = [*differences(run, {name: saved.get(name) for name in run})]
-    except (OSError, ValueError, AttributeError) as error:
-        raise DataError(f"{path} is damaged: {error}") from error
-    if wrong:
-        remedy = "resume with the same, or name another folder"
-        raise ConfigError(f"{path.parent} is a run with {wrong[0]}; {remedy}")
 
 
 def differences(here: Any, there: Any, name: str = "") -> Iterator[str]:  # noqa: ANN401
@@ -210,7 +190,15 @@ def load_checkpoint(
             step, history = int(about["step"]), json.loads(about["history"])
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} is damaged ({error}); remove it to begin again") from error
-    _load_weights(path, model, _under(tensors, _MODEL))
+    saved, weights = _under(tensors, _MODEL), _weights(model)
+    here, there = ({n: tuple(t.shape) for n, t in part.items()} for part in (weights, saved))
+    for name in sorted(here.keys() | there.keys()):
+        if here.get(name) != there.get(name):
+            raise ConfigError(
+                f"{path} is of another model: {name} is {there.get(name)} there and "
+                f"{here.get(name)} here"
+            )
+        weights[name].copy_(saved[name])
     moments: dict[int, dict[str, Any]] = {}
     for name, tensor in _under(tensors, _OPTIMIZER).items():
         index, _, kind = name.partition(".")
@@ -222,18 +210,6 @@ def load_checkpoint(
     if torch.cuda.is_available() and "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])
     return step, history
-
-
-def _load_weights(path: Path, model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    targets = _weights(model)
-    here, there = ({n: tuple(t.shape) for n, t in part.items()} for part in (targets, tensors))
-    for name in sorted(here.keys() | there.keys()):
-        if here.get(name) != there.get(name):
-            raise ConfigError(
-                f"{path} is of another model: {name} is {there.get(name)} there and "
-                f"{here.get(name)} here"
-            )
-        targets[name].copy_(tensors[name])
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

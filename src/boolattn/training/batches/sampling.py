@@ -29,18 +29,15 @@ if TYPE_CHECKING:
 _ORDER, _DRAW, _FIXED = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TrainingExample:
     """A training query; documents are row numbers of the corpus, sorted."""
 
-    id: str
-    text: str
-    operators: Sequence[str]  # From the query's template
+    query: Query
     gold: tuple[int, ...]
     answers: frozenset[int]  # What is no negative: the relevant and the undecided documents
-    pools: tuple[tuple[int, ...], ...] = ()  # Excluded and partly matching documents
-    ranked: tuple[int, ...] = ()  # A ranking's best documents that are not relevant
-    domain: str = ""
+    pools: tuple[tuple[int, ...], ...]  # Excluded and partly matching documents
+    ranked: tuple[int, ...]  # A ranking's best documents that are not relevant
 
 
 def make_examples(
@@ -59,23 +56,12 @@ def make_examples(
 
     examples = []
     for query in queries:
-        if not (gold := known(query.gold)):
-            continue
-        answers = frozenset(gold).union(known(query.undecided))
-        pools = (known(query.excluded), known(query.partial))
-        ranked = (rankings or {}).get(query.id, ())
-        examples.append(
-            TrainingExample(
-                id=query.id,
-                text=query.text,
-                operators=query.operators,
-                gold=gold,
-                answers=answers,
-                pools=tuple(pool for pool in pools if pool),
-                ranked=tuple(row for row in ranked if row >= 0 and row not in answers),
-                domain=query.domain,
-            )
-        )
+        if gold := known(query.gold):
+            answers = frozenset(gold).union(known(query.undecided))
+            pools = tuple(filter(None, (known(query.excluded), known(query.partial))))
+            ranked = (rankings or {}).get(query.id, ())
+            unlike = tuple(row for row in ranked if row >= 0 and row not in answers)
+            examples.append(TrainingExample(query, gold, answers, pools, unlike))
     return examples
 
 
@@ -142,10 +128,12 @@ class Sampler:
         drawn = [self._draw(self.examples[row], [*key, row]) for row in rows]
         return TrainingBatch(rows, [self.examples[row] for row in rows], np.array(drawn, np.int64))
 
+    def _domain(self, example: TrainingExample) -> str:
+        return example.query.domain if self._has_domains else ""
+
     def _near(self, example: TrainingExample) -> NDArray[np.int64]:
         """Return the documents of an example's domain, or all."""
-        name = example.domain if self._has_domains else ""
-        return self._rows.get(name, np.zeros(0, np.int64))
+        return self._rows.get(self._domain(example), np.zeros(0, np.int64))
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
         """Return the examples of an epoch, shuffled into whole batches.
@@ -156,7 +144,7 @@ class Sampler:
             return self._epoch[1]
         seed, size = [self.settings.seed, _ORDER, epoch], self.settings.batch_size
         order = np.random.default_rng(seed).permutation(len(self.examples))
-        names = np.array([e.domain if self._has_domains else "" for e in self.examples])[order]
+        names = np.array([self._domain(example) for example in self.examples])[order]
         batches: list[NDArray[np.int64]] = []
         for name in sorted(set(names.tolist())):
             members = order[names == name]
@@ -225,17 +213,16 @@ class Steps(Dataset[Features]):
         documents, places = self.documents.chunks(rows, self.chunk)
         queries = self.queries.features(batch.rows[start:end])
         if self.operators is not None:
-            used = [example.operators for example in batch.examples[start:end]]
+            used = [example.query.operators for example in batch.examples[start:end]]
             labels = [[int(name in names) for name in self.operators] for names in used]
             queries["operators"] = torch.tensor(labels)
-        scoped = {}
-        if self.scoped is not None:
-            scoped["scoped"] = self.scoped.features(share, step, self.process)
-        return {
-            **scoped,
+        features: Features = {
             "queries": queries,
             "documents": documents,
             "places": places,
             "targets": torch.arange(start, end) * batch.documents.shape[1],
             "blocked": torch.from_numpy(batch.blocked(start, end)),
         }
+        if self.scoped is not None:
+            features["scoped"] = self.scoped.features(share, step, self.process)
+        return features

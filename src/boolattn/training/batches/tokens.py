@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -201,7 +202,7 @@ class LabelledSentences:
         options = {"truncation": True, "max_length": _LENGTH, "return_offsets_mapping": True}
         texts = [sentence.text for sentence in sentences]
         self._encoded: Any = tokenizer(texts, **options) if texts else {}
-        self._labels: dict[int, Tensor] = {}
+        self._label = cache(self._find_label)
 
     def batch(self, rows: Sequence[int]) -> SentenceBatch:
         """Return some sentences as one padded batch."""
@@ -212,18 +213,16 @@ class LabelledSentences:
         features = self._padding([self._encoded["input_ids"][row] for row in rows])
         return SentenceBatch(features, cues.contiguous(), scopes.contiguous(), operators)
 
-    def _label(self, row: int) -> Tensor:
-        """Map character spans to tokens, once. Shape ``(tokens, cue or scope, operators)``."""
-        if row not in self._labels:
-            sentence, offsets = self.sentences[row], self._encoded["offset_mapping"][row]
-            labels = []
-            for name in self.operators:
-                cues = [(cue.start, cue.end) for cue in sentence.cues if cue.operator == name]
-                scoped = (scope for scope in sentence.scopes if scope.operator == name)
-                scopes = [span for scope in scoped for span in scope.spans]
-                labels.append([span_labels(s, offsets, sentence.text) for s in (cues, scopes)])
-            self._labels[row] = torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
-        return self._labels[row]
+    def _find_label(self, row: int) -> Tensor:
+        """Map character spans to tokens. Shape ``(tokens, cue or scope, operators)``."""
+        sentence, offsets = self.sentences[row], self._encoded["offset_mapping"][row]
+        labels = []
+        for name in self.operators:
+            cues = [(cue.start, cue.end) for cue in sentence.cues if cue.operator == name]
+            scoped = (scope for scope in sentence.scopes if scope.operator == name)
+            scopes = [span for scope in scoped for span in scope.spans]
+            labels.append([span_labels(s, offsets, sentence.text) for s in (cues, scopes)])
+        return torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
 
 
 class ScopeSentences:
