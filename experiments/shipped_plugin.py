@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 import boolattn
 from benchmark_data.domains import DOMAINS
 from boolattn.data.catalog import DataOptions, open_dataset
-from boolattn.encoder.document_encoder import document_encoder
+from boolattn.encoder.towers import encode_documents
 from boolattn.encoders.models import MINILM, SHIPPED, torch_source
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
@@ -55,7 +55,7 @@ def measure_model(name: str, role: str, data: Path) -> Iterable[list[str]]:
         options = DataOptions(folder=data, only=(domain,))
         benchmark = prepare(open_dataset("domains", options), _SPLITS[role])
         texts = [f"{document.title}\n{document.text}" for document in benchmark.documents]
-        documents = document_encoder(towers)(texts)
+        documents = encode_documents(towers, texts)
         for split, judged in benchmark.splits.items():
             for system, plugin.config in configs.items():
                 # Without an open gate the encoder runs as if it had no plug-in.

@@ -1,4 +1,3 @@
-import json
 import os
 import re
 from pathlib import Path
@@ -6,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from transformers import AutoModel, AutoTokenizer
 
@@ -14,7 +12,13 @@ import boolattn
 from boolattn import BoolAttnConfig, attach
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.tower_storage import Card, save_towers
-from boolattn.encoder.towers import build_towers, encode_queries, query_encoder, settings_of
+from boolattn.encoder.towers import (
+    build_towers,
+    encode_documents,
+    encode_queries,
+    query_encoder,
+    settings_of,
+)
 from boolattn.errors import ConfigError, DataError, GateError, MissingDataError
 from boolattn.plugin.install import plugin_of
 from tests.conftest import TEXTS, trained
@@ -97,21 +101,7 @@ def test_a_saved_folder_is_loaded_bit_for_bit(tiny_encoder, tokenizer, tmp_path,
         assert torch.equal(hidden, query_encoder(model)(**batch).last_hidden_state)
 
 
-def test_shared_weights_are_saved_once(tiny_encoder, tokenizer, tmp_path, monkeypatch):
-    """Before 6.2 sentence-transformers writes a shared tower for each route."""
-    own = Router.save
-
-    def save_twice(self, path, **options):
-        own(self, path, **options)
-        config = Path(path) / "router_config.json"
-        values = json.loads(config.read_text())
-        [query] = values["structure"]["query"]
-        values["structure"]["document"] = ["document_0_Transformer"]
-        values["types"]["document_0_Transformer"] = values["types"][query]
-        self.sub_modules["document"][0].save(f"{path}/document_0_Transformer")
-        config.write_text(json.dumps(values))
-
-    monkeypatch.setattr(Router, "save", save_twice)
+def test_shared_weights_are_saved_once(tiny_encoder, tokenizer, tmp_path):
     model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer))
     save_towers(model, tmp_path / "model")
     assert len(list((tmp_path / "model").rglob("*.safetensors"))) == 1
@@ -272,3 +262,19 @@ def test_the_examples_of_the_page_run(tiny_encoder, tokenizer, tmp_path, monkeyp
     for block in blocks:
         exec(compile(block, str(page), "exec"), {})
     assert "tensor([[" in capsys.readouterr().out
+
+
+@pytest.mark.gpu
+def test_documents_on_a_gpu_are_those_in_float32(tiny_encoder, tokenizer):
+    """In half precision; what overflows is encoded again."""
+    encoder = tiny_encoder()
+    texts = ["moths", "", "a text that is much too long for its tower " * 20, *TEXTS]
+    for factor in (1.0, 1e6):
+        # Above float16's largest number, 65504; the next layer scales it back.
+        encoder.encoder.layer[0].intermediate.dense.bias.data.fill_(factor)
+        encoder.encoder.layer[0].output.dense.weight.data.div_(factor)
+        towers = build_towers(encoder, tokenizer=tokenizer, document_length=40).cuda()
+        got = encode_documents(towers, texts)
+        expected = towers.encode_document(texts, convert_to_tensor=True)
+        torch.testing.assert_close(got, expected, atol=1e-3, rtol=0)
+        assert got.dtype == torch.float32

@@ -108,13 +108,12 @@ def test_without_faiss_search_is_exact(folder, retriever, monkeypatch):
 
 
 @pytest.mark.parametrize("batch_size", [None, 2])
-def test_two_towers_are_indexed_by_the_document_encoder(
+def test_two_towers_are_indexed_in_batches(
     folder, tiny_encoder, tokenizer, monkeypatch, batch_size
 ):
     towers = build_towers(tiny_encoder(), tokenizer=tokenizer, document_length=40)
     texts = [titled(document.title, document.text) for document in word_model.corpus()]
     expected = towers.encode_document(texts)
-    monkeypatch.setattr(towers, "encode_document", None)  # the slower way
     counts, sizes, encoder = [], [], TorchEncoder(towers)
     encode = encoder.encode_documents
     monkeypatch.setattr(

@@ -7,15 +7,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from sentence_transformers.sentence_transformer.modules import Normalize
 from tokenizers import Tokenizer
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoder.tower_storage import load_towers
-from boolattn.encoder.towers import encode_queries, query_encoder, settings_of
+from boolattn.encoder.towers import (
+    encode_documents,
+    encode_queries,
+    must_normalise,
+    query_encoder,
+    settings_of,
+)
 from boolattn.encoders.callables import Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
@@ -83,10 +87,7 @@ class TorchEncoder(Encoder):
         self.max_tokens = int(min(getattr(towers, "max_seq_length", None) or 512, MAX_TOKENS))
         if towers.device.type != "cpu":
             self.block_size = 1 << 14  # a whole segment
-        # Towers that end with Normalize make unit vectors already, and no bit may change.
-        self._must_normalise = self.similarity == "cosine" and not any(
-            isinstance(part, Normalize) for part in self.towers.children()
-        )
+        self._must_normalise = must_normalise(towers)  # of others no bit may change
 
     @classmethod
     @checked
@@ -142,10 +143,10 @@ class TorchEncoder(Encoder):
         )
 
     def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
-        """Encode documents; see :func:`document_encoder`. Shape ``(texts, dim)``."""
+        """Encode documents. Shape ``(texts, dim)``."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        return self._array(document_encoder(self.towers, batch_size=batch_size)(texts))
+        return self._array(encode_documents(self.towers, texts, batch_size=batch_size))
 
     def _operators(self, texts: Sequence[str]) -> list[list[str]]:
         if unknown := [text for text in texts if text not in self.labels]:

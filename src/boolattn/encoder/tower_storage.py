@@ -18,14 +18,13 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn.checksums import write_sums
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel, base_name
-from boolattn.encoder.towers import DOCUMENT, query_encoder, settings_of
+from boolattn.encoder.towers import query_encoder, settings_of
 from boolattn.errors import MissingDataError
 from boolattn.files import atomic_folder
 from boolattn.plugin.storage import refuse_adapters
 from boolattn.plugin.strict import strict_loading
 from boolattn.settings import checked
 
-ROUTER = "router_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 #: Files of a tower's folder that are only for sentence-transformers.
 _TOWER_ONLY = ("sentence_bert_config.json", INDEX)
@@ -79,30 +78,13 @@ def save_towers(
     """
     folder = Path(folder)
     refuse_adapters(model)
-    is_shared = settings_of(model).is_shared
+    settings_of(model)  # refuses a model of another kind
     with atomic_folder(folder, replace=True, marker="modules.json", finish=write_sums) as draft:
         model.save_pretrained(str(draft), create_model_card=False)
-        tower = draft / _route(draft, is_shared=is_shared)
+        [tower] = draft.glob(f"{QUERY}_0_*")
         _point_to(tower, draft)
         text = model_card(model, card or Card(), folder.name)
         (draft / "README.md").write_text(text, encoding="utf-8")
-
-
-def _route(draft: Path, *, is_shared: bool) -> str:
-    """Point both routes of shared weights to one folder; return the query tower's.
-
-    sentence-transformers before 6.2 writes the weights twice.
-    """
-    path = draft / ROUTER
-    values = json.loads(path.read_text(encoding="utf-8"))
-    structure: dict[str, list[str]] = values["structure"]
-    [query], [document] = structure[QUERY], structure[DOCUMENT]
-    if is_shared and document != query:
-        shutil.rmtree(draft / document)
-        structure[DOCUMENT] = [query]
-        del values["types"][document]
-        path.write_text(json.dumps(values, indent=4), encoding="utf-8")
-    return query
 
 
 def _point_to(tower: Path, root: Path) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from filelock import FileLock, Timeout
 
-from boolattn.encoder.document_encoder import document_encoder
 from boolattn.encoder.tower_storage import load_towers
+from boolattn.encoder.towers import encode_documents
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.benchmark import Judgements
 from boolattn.evaluation.metrics import measure, needed_depth
@@ -220,7 +220,7 @@ def _tower_rankings(
     system, preset = run.system, run.preset
     gate = preset.plugin.gate.replace("label", "oracle") if preset.model.use_plugin else "none"
     prefix = run.encoder.query_prefix if system.kind == "untrained" else ""
-    documents = document_encoder(towers)([document.text for document in run.data.documents])
+    documents = encode_documents(towers, [document.text for document in run.data.documents])
     for mode, (split, judgements) in product(system.query_modes, judged.items()):
         use_labels = mode == "oracle_operators"
         operators = preset.plugin.operators if use_labels else None

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from boolattn.encoder import towers as two_towers
-from boolattn.encoder.document_encoder import document_encoder
 from boolattn.errors import ConfigError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import mean, measure, needed_depth
@@ -90,7 +89,7 @@ class Validator:
 
     def __call__(self, towers: SentenceTransformer) -> dict[str, float]:
         """Return the means over queries of Recall@100, R-precision and leak."""
-        documents = document_encoder(towers.eval())(self.texts)
+        documents = two_towers.encode_documents(towers.eval(), self.texts)
         vectors = encode_queries(towers, self.judgements, self.operators)
         ranking = rank(vectors, documents, needed_depth(self.judgements, METRICS))
         values = measure(ranking, self.judgements, METRICS)

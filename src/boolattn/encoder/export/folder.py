@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 
 from boolattn.checksums import SUMS
-from boolattn.encoder.document_encoder import document_prompt
 from boolattn.encoder.export import graphs
 from boolattn.encoder.export.graphs import TEXTS, TowerGraph, content
 from boolattn.encoder.torch_encoder import TorchEncoder
@@ -170,6 +169,8 @@ class _Export:
             task: f"{task if task in self._graphs else DOCUMENT}.onnx"
             for task in (QUERY, OPERAND, DOCUMENT)
         }
+        names = (DOCUMENT, "passage", "corpus")  # those of sentence-transformers
+        document_prompt = next((towers.prompts[n] for n in names if n in towers.prompts), "")
         return OnnxManifest(
             fingerprint=encoder.fingerprint,
             dimension=encoder.dimension,
@@ -177,7 +178,7 @@ class _Export:
             query_length=lengths[0],
             document_length=lengths[1],
             query_prompt=towers.prompts.get(QUERY) or "",
-            document_prompt=document_prompt(towers),
+            document_prompt=document_prompt or "",
             gate=encoder.gate,
             graphs=files,
             bits=7 if self.int8 else 32,

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.encoder.bool_bert import BoolBertModel
+from boolattn.encoder.towers import must_normalise
 from boolattn.encoders.int8 import quantise
 from boolattn.encoders.onnx_encoder import DOCUMENT, OPERAND, QUERY, VECTORS
 from boolattn.errors import UnsupportedEncoderError
@@ -81,10 +82,7 @@ class TowerGraph(nn.Module):
                 raise UnsupportedEncoderError(f"cannot export a {type(part).__name__} module")
         self.encoder = cast("modules.Transformer", first).model
         self.after = nn.ModuleList(after)
-        # Cosine needs unit vectors, and not every model ends with Normalize.
-        self.normalises = model.similarity_fn_name == "cosine" and not any(
-            isinstance(part, modules.Normalize) for part in after
-        )
+        self.normalises = must_normalise(model)
         self.is_bool_bert = isinstance(self.encoder, BoolBertModel)
         self.task = route
 
