@@ -138,7 +138,7 @@ class Timed(RetrievalTraining):
         """Take the time."""
         self.clock.take(step)
 
-    def save(self, folder: Path) -> None:
+    def save(self) -> None:
         """Save nothing."""
 
 

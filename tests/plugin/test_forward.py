@@ -1,7 +1,6 @@
-"""A call of ``model.forward``, which skips hooks, in pairs as in ``test_attach``.
+"""A call of ``model.forward``, as sentence-transformers makes it."""
 
-sentence-transformers calls encoders so.
-"""
+from inspect import signature
 
 import pytest
 import torch
@@ -10,93 +9,59 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 
 from boolattn import BoolAttnConfig, detach
 from boolattn.errors import UnsupportedEncoderError
-from boolattn.plugin.backend import current, recording
+from boolattn.plugin.backend import current
 from tests.conftest import FAMILIES, attach_trained
-from tests.plugin.test_attach import ATTENTIONS, CLOSED, OPEN, check_recomputed, run
+from tests.plugin.test_attach import CLOSED, OPEN, check_recomputed
 
 TEXTS = ["moths of Borneo but not Sumatra", "moths of Borneo"]
 
 
-class Forward:
-    """An encoder whose ``forward`` is called."""
-
-    def __init__(self, encoder):
-        self.encoder = encoder
-
-    def __getattr__(self, name):
-        return getattr(self.encoder, name)
-
-    def __call__(self, **arguments):
-        return self.encoder.forward(**arguments)
-
-
-@pytest.mark.parametrize("is_training", [False, True])
-@pytest.mark.parametrize(("family", "attention"), ATTENTIONS)
-def test_forward_with_labels_is_the_call(tiny_encoder, batch, family, attention, is_training):
-    encoder = tiny_encoder(family, attention)
-    before, gradients = run(encoder, batch, is_training=is_training)
-    attach_trained(encoder)
-    for options in ({}, {"operators": CLOSED}, {"operators": OPEN, "is_bare": True}):
-        after, others = run(Forward(encoder), batch, is_training=is_training, **options)
-        assert torch.equal(after, before)
-        assert all(torch.equal(gradients[name], others[name]) for name in gradients)
-    expected, gradients = run(encoder, batch, is_training=is_training, operators=OPEN)
-    assert (expected - before).abs().max() > 1e-4
-    after, others = run(Forward(encoder), batch, is_training=is_training, operators=OPEN)
-    assert torch.equal(after, expected)
-    assert gradients.keys() == others.keys()
-    assert all(torch.equal(gradients[name], others[name]) for name in gradients)
-    assert not current.passes
-
-
-@pytest.mark.parametrize("is_training", [False, True])
 @pytest.mark.parametrize("gate", ["lexicon", "learned"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_forward_opens_the_models_own_gate(tiny_encoder, tokenizer, family, gate, is_training):
+def test_forward_is_the_call(tiny_encoder, batch, tokenizer, family, gate):
     encoder = tiny_encoder(family)
-    batch = dict(tokenizer(TEXTS, padding=True, return_tensors="pt"))
-    batch.pop("token_type_ids", None)
-    before, _ = run(encoder, batch, is_training=is_training)
     torch.manual_seed(1)
     plugin = attach_trained(encoder, BoolAttnConfig(gate=gate), tokenizer=tokenizer)
     if gate == "learned":
         plugin.gate.outer.bias.data.fill_(5.0)
-    expected, _ = run(encoder, batch, is_training=is_training)
-    after, _ = run(Forward(encoder), batch, is_training=is_training)
-    assert torch.equal(after, expected)
-    assert (after - before).abs().max() > 1e-4
-    grown = {n for n, p in plugin.named_parameters() if p.grad is not None and p.grad.any()}
-    assert any(name.startswith("layers.1.") for name in grown)
-    if gate == "lexicon":
-        plain = {name: value[1:] for name, value in batch.items()}
-        closed, _ = run(Forward(encoder), plain)
-        detach(encoder)
-        assert torch.equal(closed, run(encoder, plain)[0])
-
-
-def test_forward_finds_padding_and_records(tiny_encoder, batch):
-    encoder = tiny_encoder("modernbert")
-    attach_trained(encoder, BoolAttnConfig(layers=(1,)))  # the first layer has no bias
-    records = []
-    for call in (encoder, encoder.forward):
-        with recording() as record, torch.no_grad():
-            call(**batch, operators=OPEN)
-        records.append(record)
-    assert torch.equal(*(record.cue_states[0].cue for record in records))
-    assert list(records[1].biases) == [1]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_calls_and_forwards_take_turns(tiny_encoder, batch, tokenizer, family):
-    encoder = tiny_encoder(family)
-    attach_trained(encoder, tokenizer=tokenizer)
+    texts = dict(tokenizer(TEXTS, padding=True, return_tensors="pt"))
+    texts.pop("token_type_ids", None)
     with torch.no_grad():
-        expected = encoder(**batch).last_hidden_state
         encoder.embeddings(batch["input_ids"])  # by itself, begins nothing that stays
-        assert torch.equal(encoder(**batch).last_hidden_state, expected)
-        opened = encoder(**batch, operators=OPEN).last_hidden_state
-        assert torch.equal(encoder.forward(**batch).last_hidden_state, expected)
-        assert torch.equal(encoder(**batch, operators=OPEN).last_hidden_state, opened)
+        for inputs, options in (
+            (texts, {}),
+            (batch, {"operators": CLOSED}),
+            (batch, {"operators": OPEN}),
+            (batch, {"operators": OPEN, "is_bare": True}),
+        ):
+            expected = encoder(**inputs, **options).last_hidden_state
+            assert torch.equal(encoder.forward(**inputs, **options).last_hidden_state, expected)
+            bare = encoder(**inputs, is_bare=True).last_hidden_state
+            is_open = not options or options == {"operators": OPEN}
+            assert torch.equal(expected, bare) != is_open
+    assert not current.passes
+
+
+def test_what_is_chosen_by_the_signature_stays(tiny_encoder):
+    encoder = tiny_encoder()
+    before = signature(encoder.forward)
+    attach_trained(encoder)
+    assert signature(encoder.forward) == before
+    detach(encoder)
+    assert "forward" not in vars(encoder)
+
+
+def test_a_replaced_forward_is_called(tiny_encoder, batch):
+    """As accelerate replaces it, to move tensors between devices."""
+    encoder = tiny_encoder()
+    calls, own = [], encoder.forward
+    encoder.forward = lambda *args, **kwargs: calls.append(1) or own(*args, **kwargs)
+    replaced = encoder.forward
+    attach_trained(encoder)
+    encoder(**batch, operators=OPEN)
+    assert calls == [1]
+    detach(encoder)
+    assert encoder.forward is replaced
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "modernbert"])

@@ -147,7 +147,8 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     Run(run.key, results, details).save(paths.runs)
     # Other runs may start from the model, but not from what training needed.
     home = paths.model(run.key)
-    shutil.rmtree(home / "best" if paths.keep_models else home, ignore_errors=True)
+    if not paths.keep_models:
+        shutil.rmtree(home, ignore_errors=True)
     for name in ("checkpoint.safetensors", _BEGUN):
         (home / name).unlink(missing_ok=True)
     metrics = ("r_precision", "leak", "recall@100")

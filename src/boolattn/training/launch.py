@@ -74,12 +74,12 @@ def run_command(verb: str, preset: str, changes: Sequence[str], launch: Launch) 
 def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
     """Pretrain the heads of a plug-in, save it with its encoder, return metrics of the heads."""
     require_gpu(preset)
-    run = RunFolder(launch.out)
+    run = RunFolder(launch.out, launch.command, resume=launch.resume)
     data, sentences = {"name": "sentences"}, None
     if launch.data is not None:
         sentences = PretrainingSet.setbert(launch.data, preset.pretrain)
         data = {"name": "setbert", "train": text_hash((row.text,) for row in sentences.sentences)}
-    run.open(preset, data, kind="pretrain", command=launch.command, resume=launch.resume)
+    run.open(preset, data, kind="pretrain")
     torch.manual_seed(preset.pretrain.seed)
     encoder, tokenizer = load_encoder(preset.model.encoder)
     attach(encoder, preset.plugin, tokenizer=tokenizer)
@@ -106,14 +106,13 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
             "pretrain --preset %s --out heads, then train with --pretrained heads/model",
             preset.name,
         )
-    run = RunFolder(launch.out)
-    run.open(preset, data_hashes(dataset), command=launch.command, resume=launch.resume)
+    run = RunFolder(launch.out, launch.command, resume=launch.resume)
+    run.open(preset, data_hashes(dataset))
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings)
     validate = corpus.validator(preset) if preset.data.validation else None
-    training = RetrievalTraining(preset, towers, steps, run, validate, launch.command)
-    result = training.train(resume=launch.resume)
+    result = RetrievalTraining(preset, towers, steps, run, validate).train()
     state.destroy_process_group()
     return result
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import shutil
 from dataclasses import dataclass
 from multiprocessing import get_all_start_methods
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +21,6 @@ from torch.utils.data import DataLoader, Subset
 
 from boolattn.encoder.tower_storage import Card, save_towers
 from boolattn.errors import ConfigError
-from boolattn.files import atomic_folder
 from boolattn.training.graphs import capture
 from boolattn.training.loop import Loop, parameter_groups, processes
 from boolattn.training.losses import softmax_loss
@@ -67,7 +65,6 @@ class RetrievalTraining:
     steps: Steps
     run: RunFolder
     validate: Validate | None = None  # Without it the last weights are saved
-    command: str = ""  # As typed, for the model card
     n_workers: int = 1  # Processes that make batches for a GPU; a CPU has none
 
     def __post_init__(self) -> None:
@@ -87,14 +84,14 @@ class RetrievalTraining:
             # A batch without a cue leaves the experts without a gradient.
             self.model = DistributedDataParallel(self.model, find_unused_parameters=True)
 
-    def train(self, *, resume: bool = False) -> Result:
-        """Train, from the run's last checkpoint on if asked, and save the towers."""
+    def train(self) -> Result:
+        """Train, a resumed run from its last checkpoint on, and save the towers."""
         settings, n_steps = self.preset.train, len(self.steps)
         groups = parameter_groups(self.model, settings, settings.plugin_learning_rate)
         log_every = max(1, min(10, n_steps // 10))
         loop = Loop(groups, settings, "retrieval", n_steps, log_every=log_every)
         torch.manual_seed(settings.seed)
-        if resume and (path := self.run.checkpoint).is_file():
+        if self.run.resume and (path := self.run.checkpoint).is_file():
             loop.start, self.run.history = load_checkpoint(path, self.towers, loop.optimizer)
             logger.info("resuming from step %d", loop.start)
         batches = iter(self._loader(loop.start))
@@ -105,12 +102,8 @@ class RetrievalTraining:
             lambda step: self.after_step(step, loop.optimizer),
         )
         metrics = _summary(self.run.history)
-        if self.processes.is_main_process:
-            if settings.keep == "best" and self.run.best.is_dir():
-                with atomic_folder(self.run.model, replace=True) as draft:
-                    shutil.copytree(self.run.best, draft, dirs_exist_ok=True)
-            else:
-                self.save(self.run.model)
+        if settings.keep == "last" or BEST_BY not in metrics:
+            self.save()
         self.run.finish(metrics)
         self.processes.wait_for_everyone()
         return Result(self.run.model, n_steps, metrics)
@@ -159,19 +152,21 @@ class RetrievalTraining:
         before = (row[BEST_BY] for row in self.run.history if BEST_BY in row)
         if metrics[BEST_BY] > max(before, default=-1.0):
             metrics["eval_is_best"] = 1.0
-            if self.preset.train.keep == "best" and self.processes.is_main_process:
-                self.save(self.run.best)
+            if self.preset.train.keep == "best":
+                self.save()
         self.log(step, metrics)
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Log metrics with their epoch."""
         self.run.log(step, {**values, "epoch": step / self.steps.sampler.steps_per_epoch})
 
-    def save(self, folder: Path) -> None:
+    def save(self) -> None:
         """Save the model as it is now with its card, atomically."""
         data = self.preset.data
         trained_on = f"{data.name}, split {data.train}, preset {self.preset.name}"
-        save_towers(self.towers, folder, card=Card(data=trained_on, command=self.command))
+        card = Card(data=trained_on, command=self.run.command)
+        if self.processes.is_main_process:
+            save_towers(self.towers, self.run.model, card=card)
 
     def _loader(self, start: int) -> DataLoader[Features]:
         """Yield the steps in order; each process takes its own share of each."""

@@ -42,34 +42,26 @@ _MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
 
 
 class RunFolder:
-    """The files of a run; ``best`` is the best model so far, ``model`` the final one.
+    """The files of a run; ``model`` is the final one, or the best so far.
 
-    Of several processes only the main one writes; ``history`` is what was logged.
+    Of several processes only the main one writes; ``history`` is what was logged, ``command`` what
+    was typed. A run that was interrupted can be resumed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, command: str = "", *, resume: bool = False) -> None:
         self.folder, self.is_main = folder, processes().is_main_process
+        self.command, self.resume = command, resume
         self.history: list[dict[str, float]] = []
-        self.checkpoint, self.best, self.model = (
-            folder / name for name in ("checkpoint.safetensors", "best", "model")
-        )
+        self.checkpoint, self.model = folder / "checkpoint.safetensors", folder / "model"
 
-    def open(
-        self,
-        preset: Preset,
-        data: Mapping[str, str],
-        *,
-        kind: str = "train",
-        command: str = "",
-        resume: bool = False,
-    ) -> None:
+    def open(self, preset: Preset, data: Mapping[str, str], *, kind: str = "train") -> None:
         """Begin a run ("pretrain" or "train"), or resume one of the same settings and data."""
         if not self.is_main:
             return
         path = self.folder / "run.json"
         run = {"kind": kind, "settings": preset.to_dict(), "data": dict(data)}
         if path.is_file():
-            if not resume:
+            if not self.resume:
                 raise ConfigError(
                     f"{self.folder} holds a run already; --resume it, or name another"
                 )
@@ -83,7 +75,7 @@ class RunFolder:
                 raise ConfigError(f"{self.folder} is a run with {wrong[0]}; {remedy}")
             return
         seed = getattr(preset, kind).seed
-        _write_json(path, {**run, "seed": seed, **about_machine(), "command": command})
+        _write_json(path, {**run, "seed": seed, **about_machine(), "command": self.command})
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add metrics, and write all again: a resumed run may have written later ones."""
