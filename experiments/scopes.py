@@ -81,11 +81,9 @@ def measure_scopes(
         for index, layer in record.biases.items():
             for head in layer.scope.inside.unbind(-1):
                 counts[index] += token_counts(head.transpose(1, 2), part.scopes, used)
-            after = record.attention[index].double()
-            # softmax(z + b) / e^b, normalised, is softmax(z).
-            before = after * torch.exp(-layer.factors.dense().double())
-            before = before / before.sum(-1, keepdim=True)
-            shares = [_received(weights, part.mask, excluded) for weights in (before, after)]
+            after = record.attention[index]
+            pair = (layer.attention_before(after), after.double())
+            shares = [_received(weights, part.mask, excluded) for weights in pair]
             received[index] += torch.stack(shares).cpu()
     measured: Measured = {name: [] for name in _TITLES}
     for index in layers:

@@ -46,7 +46,7 @@ def measure_tests(parser: str) -> str:
     unseen: dict[str, list[LabelledQuery]] = {"all": []}
     for query in unseen_queries():
         domain = "taxa" if query.domain == "taxa" else "unseen domains"
-        for group in ("all", domain, query.form):
+        for group in ("all", domain, query.kind):
             unseen.setdefault(group, []).append(query.labelled)
     names: dict[str, list[LabelledQuery]] = {"names": []}
     for name in cue_word_names():

@@ -30,12 +30,12 @@ _LISTS = ("operators", "operands", "gold", "excluded", "partial")
 
 
 @dataclass(frozen=True, slots=True)
-class UnseenQuery:
-    """One query in an unseen wording: its form ("a_or_b_not_c"), its domain and its parse."""
+class JudgedQuery:
+    """One query: its form ("a_or_b_not_c") or kind ("name", "exclusion"), its parse, its domain."""
 
-    form: str
-    domain: str
+    kind: str
     labelled: LabelledQuery
+    domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +52,8 @@ class CueWordName:
         return LabelledQuery(self.query, ParsedQuery((((0, len(self.query.rstrip("?!"))),),)))
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationQuery:
-    """One query for model selection: its kind ("name", "exclusion") and its parse."""
-
-    kind: str
-    labelled: LabelledQuery
-
-
 @lru_cache(maxsize=1)
-def unseen_queries() -> tuple[UnseenQuery, ...]:
+def unseen_queries() -> tuple[JudgedQuery, ...]:
     """Return the queries in unseen wordings, in file order; negated operands come last."""
     queries = []
     for form, domain, markup in _rows("unseen_wordings.txt"):
@@ -70,7 +62,7 @@ def unseen_queries() -> tuple[UnseenQuery, ...]:
         n_negated, joiner = words.count("not"), Operator.OR if "or" in words else Operator.AND
         tree = form_tree(len(operands) - n_negated, n_negated, joiner)
         if labelled := label_tree(text, tree, operands):
-            queries.append(UnseenQuery(form, domain, labelled))
+            queries.append(JudgedQuery(form, labelled, domain))
     return tuple(queries)
 
 
@@ -85,7 +77,7 @@ def cue_word_names() -> tuple[CueWordName, ...]:
 
 
 @lru_cache(maxsize=1)
-def validation_queries() -> tuple[ValidationQuery, ...]:
+def validation_queries() -> tuple[JudgedQuery, ...]:
     """Return the queries for model selection, in file order."""
     queries = []
     for kind, formula, markup in _rows("validation_queries.txt"):
@@ -93,7 +85,7 @@ def validation_queries() -> tuple[ValidationQuery, ...]:
         labelled = label_tree(text, parse(formula), operands)
         if labelled is None or len(operands) != sum(1 for _ in atoms(parse(formula))):
             raise DataError(f"the operands of {markup!r} cannot be joined as {formula}")
-        queries.append(ValidationQuery(kind, labelled))
+        queries.append(JudgedQuery(kind, labelled))
     return tuple(queries)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.attention.factors import Factors, wide_attention
+from boolattn.attention.factors import Factors
 from boolattn.attention.gate import learned_gate, straight_through
 from boolattn.attention.layer import (
     N_COMPARED,
@@ -164,8 +164,7 @@ def test_factored_attention_is_attention_with_the_dense_bias(dim):
     factors = Factors(torch.rand(2, HEADS, 7, 3), torch.randn(2, HEADS, 7, 3), scale=scale)
     mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)
     mask[1, ..., 5:] = False
-    wide = (*LayerBias(None, factors).append(*heads[:2]), heads[2])
-    got = wide_attention(wide, mask, scale, dropout=0.0)
+    got = LayerBias(None, factors).fused(heads, mask, dropout=0.0)
     dense = factors.dense().masked_fill(~mask, -torch.inf)
     weights = (heads[0] @ heads[1].transpose(-1, -2) * scale + dense).softmax(-1)
     torch.testing.assert_close(got, weights @ heads[2], atol=1e-5, rtol=1e-5)

@@ -25,8 +25,8 @@ def test_file_is_frozen():
 def test_all_forms_occur_in_taxa_and_in_other_domains():
     queries = unseen_queries()
     assert len(queries) == 484
-    n_taxa = Counter(query.form for query in queries if query.domain == "taxa")
-    n_all = Counter(query.form for query in queries)
+    n_taxa = Counter(query.kind for query in queries if query.domain == "taxa")
+    n_all = Counter(query.kind for query in queries)
     assert len(n_all) == 11
     assert all(2 * n_taxa[form] == n >= 22 for form, n in n_all.items())
     assert len({query.domain for query in queries}) > 10
@@ -36,12 +36,12 @@ def test_all_forms_occur_in_taxa_and_in_other_domains():
 def test_every_operand_has_words_and_fits_its_form():
     for query in unseen_queries():
         text, parsed = query.labelled.text, query.labelled.parsed
-        names = [name for name in query.form.split("_") if len(name) == 1]
+        names = [name for name in query.kind.split("_") if len(name) == 1]
         n_operands = len(positive(parsed)) + len(negated(parsed))
-        joiner = "or" if "_or" in query.form else "and"
+        joiner = "or" if "_or" in query.kind else "and"
         assert n_operands == len(names) if names else n_operands in (1, 4, 5)
-        assert (n_operands == 1) == (query.form == "plain")
-        assert len(negated(parsed)) == query.form.count("not")
+        assert (n_operands == 1) == (query.kind == "plain")
+        assert len(negated(parsed)) == query.kind.count("not")
         assert len(positive(parsed)) == 1 or form(parsed)[2] == joiner
         assert all(words(text, spans).strip() for spans in parsed.operands)
         assert not set("<>\t") & set(text)

@@ -49,11 +49,31 @@ class AttentionBias:
         del query, key, value, mask
         return None
 
-    def append(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries and keys with the factors as extra dimensions."""
-        factors = self.factors
+    def fused(
+        self, heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, *, dropout: float
+    ) -> Tensor:
+        """Run fused attention of queries and keys with the factors as extra dimensions.
+
+        On a CPU values are padded like queries and keys, because the fused kernel needs one width
+        for all three; a zero bias then changes no bit of the result. The GPU's masked kernel takes
+        two widths.
+
+        Args:
+            heads: Queries, keys and values, and the result: each ``(batch, heads, tokens, dim)``.
+            mask: As in ``scaled_dot_product_attention``.
+            dropout: Of attention weights.
+        """
+        factors: Factors = self.factors
+        query, key, value = heads
         query = torch.cat([query, factors.query.to(query.dtype)], dim=-1)
-        return query, torch.cat([key, factors.key.to(key.dtype)], dim=-1)
+        key = torch.cat([key, factors.key.to(key.dtype)], dim=-1)
+        dim, is_one_width = value.shape[-1], value.device.type != "cuda" or mask is None
+        if is_one_width:
+            value = F.pad(value, (0, query.shape[-1] - dim))
+        out = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout, scale=factors.scale
+        )
+        return out[..., :dim] if is_one_width else out
 
     def dense(self) -> Tensor:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
@@ -100,28 +120,3 @@ def bias_factors(
         key = [mutual, at_key, padding]
     first, second = (torch.cat(part, 2).permute(0, 3, 1, 2) for part in (query, key))
     return Factors(first, second, scale)
-
-
-def wide_attention(
-    heads: tuple[Tensor, Tensor, Tensor], mask: Tensor | None, scale: float, *, dropout: float
-) -> Tensor:
-    """Fused attention of queries and keys with factors.
-
-    On a CPU values are padded like queries and keys, because the fused kernel needs one width
-    for all three; a zero bias then changes no bit of the result. The GPU's masked kernel takes
-    two widths.
-
-    Args:
-        heads: Queries, keys and values, and the result: each ``(batch, heads, tokens, dim)``.
-        mask: As in ``scaled_dot_product_attention``.
-        scale: Of the dot product.
-        dropout: Of attention weights.
-    """
-    query, key, value = heads
-    dim, is_one_width = value.shape[-1], value.device.type != "cuda" or mask is None
-    if is_one_width:
-        value = F.pad(value, (0, query.shape[-1] - dim))
-    out = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
-    )
-    return out[..., :dim] if is_one_width else out

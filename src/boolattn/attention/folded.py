@@ -109,31 +109,64 @@ class FoldedLayer:
     Attributes:
         first: Scope taps ``(kernel, experts, heads)``, then the experts' first layers, for the
             hidden state. Shape ``(features, columns)``.
-        rest: The same for :attr:`FoldedCues.inputs`.
-        second: The experts' second layers, with 0 between different experts.
-        bias: Added to the second layers' scores.
-        factor: Of the strengths. Shape ``(experts * heads,)``.
+        start: Added to both. Shape ``(columns,)``.
+        cue: Of the taps, for the cues. Shape ``(kernel, experts, heads)``.
+        near: Of the first layers, for the position weights. Shape ``(experts, inner)``.
+        outer: The experts' second layers. Shape ``(experts, inner, heads)``.
+        bias: Added to the second layers' scores. Shape ``(experts * heads,)``.
+        factor: Of the strengths. Same shape.
+        rest: Start, cue and near as one matrix for :attr:`FoldedCues.inputs`.
+        second: The second layers as one matrix, with 0 between different experts.
     """
 
     def __init__(self, layer: BoolAttnLayer, operators: Tensor, dtype: torch.dtype) -> None:
-        linear, n = layer.reduce, len(operators)
+        scope, bias, linear = layer.scope, layer.bias, layer.reduce
+        self.n_kernel, n, self.n_heads = scope.shape
+        self.has_not, self.head_size = layer.config.operators[-1] == "not", layer.head_size
         self.reduce: tuple[Tensor, Tensor] | None = None
         if isinstance(linear, nn.Linear):
             self.reduce = linear.weight.T.to(dtype).contiguous(), linear.bias.to(dtype)
-        self.n_kernel, _, self.n_heads = layer.scope.shape
-        self.has_not = layer.config.operators[-1] == "not"
-        self.head_size = layer.head_size
-        eye = torch.eye(n, device=operators.device)
-        rows = (_taps(layer, operators, eye), _first_layers(layer, eye))
-        first, rest = torch.cat(rows).to(dtype).tensor_split([-3 * n - 1], 1)
+
+        # Above 0 is in scope.
+        scale, shift = scope.film(operators).float().chunk(2, -1)
+        shift = torch.addcmul(shift, scale, scope.bias.float())
+        scale, shift = (part / layer.config.scope_temperature for part in (scale, shift))
+        threshold = scope.threshold.float()
+        if not layer.config.bounded_scope:
+            limit = OUT_OF_SCOPE / 4
+            threshold = torch.logit(threshold.clamp(0, 1)).clamp(-limit, limit)
+        taps = scope.hidden_weight.float().unflatten(0, scope.shape) * scale[..., None]
+        tap_start, outside = shift.new_zeros(2, *scope.shape)
+        tap_start[self.n_kernel // 2] = shift - threshold[:, None]
+        outside[self.n_kernel // 2] = -OUT_OF_SCOPE
+        cue, near = scope.cue_weight.float() * scale, bias.position_weight.float()
+        if bias.inner is None:
+            inner_start = bias.inner_bias.float()
+            inner = torch.eye(near.shape[1], device=near.device).repeat(n, 1)
+        else:
+            inner_start, inner = bias.inner.bias.float(), bias.inner.weight.float()
+        strength = torch.sigmoid(bias.operator(operators)).float()
+        outer = bias.outer_weight.float() * strength[:, None]
+        factor = torch.ones_like(strength) if layer.factor is None else layer.factor
+
         # Rows of features: a CPU multiplies few tokens by them several times as fast.
-        self.first, self.rest = first.T.contiguous(), rest.T.contiguous()
-        scale = torch.sigmoid(layer.bias.operator(operators)).float()
-        outer = layer.bias.outer_weight.float() * scale[:, None]
-        self.second = torch.einsum("ein,ef->eifn", outer, eye).flatten(0, 1).flatten(1).to(dtype)
-        self.bias = (layer.bias.outer_bias.float()[:, 0] * scale).flatten().to(dtype)
-        factor = torch.ones_like(scale) if layer.factor is None else layer.factor
+        self.first = torch.cat([taps.flatten(0, 2), inner]).to(dtype).T.contiguous()
+        start = torch.cat([tap_start.flatten(), inner_start.flatten()])
+        self.start, self.cue, self.near, self.outer = (
+            part.to(dtype) for part in (start, cue, near, outer)
+        )
+        self.bias = (bias.outer_bias.float()[:, 0] * strength).flatten().to(dtype)
         self.factor, self.zero = factor.flatten().to(dtype), self.bias.new_zeros(())
+
+        eye = torch.eye(n, device=operators.device)
+        by_tap, by_inner = (eye[:, None].expand(n, k, n) for k in (self.n_heads, near.shape[1]))
+        rest = start.new_zeros(len(start), 3 * n + 1)
+        rest[: cue.numel(), :n] = (cue[..., None] * by_tap).flatten(0, 2)
+        rest[: cue.numel(), n : 2 * n] = (outside[..., None] * by_tap).flatten(0, 2)
+        rest[:, 2 * n] = start
+        rest[cue.numel() :, 2 * n + 1 :] = (near[..., None] * by_inner).flatten(0, 1)
+        self.rest = rest.to(dtype).T.contiguous()
+        self.second = torch.einsum("ein,ef->eifn", outer, eye).flatten(0, 1).flatten(1).to(dtype)
 
     def __call__(
         self, hidden: Tensor, inputs: Tensor, mask: Tensor | None
@@ -156,40 +189,6 @@ class FoldedLayer:
         inner = torch.relu(tokens[..., n_taps:]).view(n_texts * n_tokens, -1)
         weight = F.softplus(torch.addmm(self.bias, inner, self.second)).view_as(inside)
         return inside, weight.mul_(inside).mul_(self.factor)
-
-
-def _taps(layer: BoolAttnLayer, operators: Tensor, eye: Tensor) -> Tensor:
-    """Return scope weights, ``(kernel * operators * heads, inputs)``; above 0 is in scope."""
-    scope, n = layer.scope, len(operators)
-    middle = scope.shape[0] // 2
-    scale, shift = scope.film(operators).float().chunk(2, -1)
-    shift = torch.addcmul(shift, scale, scope.bias.float())
-    scale, shift = (part / layer.config.scope_temperature for part in (scale, shift))
-    threshold = scope.threshold.float()
-    if not layer.config.bounded_scope:
-        limit = OUT_OF_SCOPE / 4
-        threshold = torch.logit(threshold.clamp(0, 1)).clamp(-limit, limit)
-    shift = shift - threshold[:, None]
-    hidden = scope.hidden_weight.float().unflatten(0, scope.shape) * scale[..., None]
-    cue = (scope.cue_weight.float() * scale)[..., None] * eye[:, None]
-    constant = eye.new_zeros(*scope.shape, 2 * n + 1)
-    constant[middle, ..., :n] = -OUT_OF_SCOPE * eye[:, None]
-    constant[middle, ..., n] = shift
-    return torch.cat([hidden, cue, constant], -1).flatten(0, 2)
-
-
-def _first_layers(layer: BoolAttnLayer, eye: Tensor) -> Tensor:
-    """Return the first layers of the bias experts, ``(operators * inner, inputs)``."""
-    bias, shape = layer.bias, layer.bias.position_weight.shape
-    near = bias.position_weight.float()[..., None] * eye[:, None]
-    if bias.inner is None:
-        start = bias.inner_bias.float()
-        weight = torch.eye(shape[1], device=start.device).expand(shape[0], -1, -1)
-    else:
-        start = bias.inner.bias.float().unflatten(0, shape)
-        weight = bias.inner.weight.float().unflatten(0, shape)
-    none = near.new_zeros(*shape, 2 * len(eye))
-    return torch.cat([weight, none, start[..., None], near], -1).flatten(0, 1)
 
 
 def sum_taps(padded: Tensor, n_kernel: int, n_taps: int) -> Tensor:
@@ -250,7 +249,8 @@ class FoldedWeights:
             if operators.is_cuda:
                 launcher: Any = kernels()
                 kernel_layers = {
-                    i: launcher.KernelLayer(layers[i], self._layers[i]) for i in layers
+                    i: launcher.KernelLayer(layer, operators.dtype)
+                    for i, layer in self._layers.items()
                 }
                 precisions = position_precision(self._sigmas)
                 self._kernels = launcher.KernelWeights(kernel_layers, precisions, config)

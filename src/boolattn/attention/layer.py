@@ -269,6 +269,12 @@ class LayerBias(AttentionBias):
     scope: Scope
     factors: Factors
 
+    def attention_before(self, attention: Tensor) -> Tensor:
+        """Return what attention weights would be without this bias, in float64."""
+        # softmax(z + b) / e^b, normalised, is softmax(z).
+        before = attention.double() * torch.exp(-self.factors.dense().double())
+        return before / before.sum(-1, keepdim=True)
+
 
 class BoolAttnLayer(nn.Module):
     """Scope and bias experts of one encoder layer.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -74,8 +75,11 @@ class TorchEncoder(Encoder):
     def __init__(self, towers: SentenceTransformer) -> None:
         if not hasattr(towers, "eval"):
             raise ConfigError(f"towers are a SentenceTransformer, not {type(towers).__name__}")
-        self.towers = towers.eval()
-        self._bool_bert = _bool_bert(towers)
+        self.towers, self.settings, encoder = towers.eval(), None, None
+        with suppress(ConfigError, ValueError):  # a model of another kind, with one tower
+            encoder = query_encoder(towers)
+            self.settings = settings_of(towers)
+        self._bool_bert = encoder if isinstance(encoder, BoolBertModel) else None
         if self._bool_bert is not None:
             plugin_of(self._bool_bert).fold("cpu")  # for speed; the values are the same
             gate = self._bool_bert.config.boolattn_config.gate
@@ -104,8 +108,12 @@ class TorchEncoder(Encoder):
     def fingerprint(self) -> str:  # type: ignore[override]
         """Identifies what made a document's vector; an index is bound to it."""
         # Not the weights alone: with another pooling they make other vectors.
-        head = f"{self.similarity} {_describe(self.towers)}"
-        return tensors_hash(self.towers.state_dict(), head)[:32]
+        towers, settings = self.towers, str(self.settings)
+        if self.settings is None:
+            modules = [part for part in towers.modules() if hasattr(part, "pooling_mode")]
+            settings = f"{towers.max_seq_length} {[str(part.pooling_mode) for part in modules]}"
+        head = f"{self.similarity} {settings} {sorted(towers.prompts.items())}"
+        return tensors_hash(towers.state_dict(), head)[:32]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -136,11 +144,16 @@ class TorchEncoder(Encoder):
         """Encode whole queries by the query tower with its own gate, or by :attr:`labels`."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        if self.labels:
-            return self._array(encode_queries(self.towers, texts, operators=self._operators(texts)))
-        return self._array(
-            self.towers.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
-        )
+        if not self.labels:
+            options: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
+            return self._array(self.towers.encode_query(list(texts), **options))
+        if unknown := [text for text in texts if text not in self.labels]:
+            raise GateError(f"there are no operator labels for the query {unknown[0]!r}")
+        if self._bool_bert is None:
+            raise GateError("this model has no BoolAttn, so labels can open no gate")
+        experts = self._bool_bert.config.boolattn_config.operators
+        operators = [[name for name in self.labels[text] if name in experts] for text in texts]
+        return self._array(encode_queries(self.towers, texts, operators=operators))
 
     def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
         """Encode documents. Shape ``(texts, dim)``."""
@@ -148,33 +161,6 @@ class TorchEncoder(Encoder):
             return np.zeros((0, self.dimension), dtype=np.float32)
         return self._array(encode_documents(self.towers, texts, batch_size=batch_size))
 
-    def _operators(self, texts: Sequence[str]) -> list[list[str]]:
-        if unknown := [text for text in texts if text not in self.labels]:
-            raise GateError(f"there are no operator labels for the query {unknown[0]!r}")
-        if self._bool_bert is None:
-            raise GateError("this model has no BoolAttn, so labels can open no gate")
-        experts = self._bool_bert.config.boolattn_config.operators
-        return [[name for name in self.labels[text] if name in experts] for text in texts]
-
     def _array(self, vectors: Tensor) -> Array:
         vectors = F.normalize(vectors, dim=-1) if self._must_normalise else vectors
         return cast("Array", vectors.detach().float().cpu().numpy())
-
-
-def _describe(towers: SentenceTransformer) -> str:
-    """Describe what turns weights into vectors: lengths, pooling and prompts."""
-    try:
-        settings = str(settings_of(towers))
-    except (ConfigError, ValueError):
-        modules = [part for part in towers.modules() if hasattr(part, "pooling_mode")]
-        pooling = [str(part.pooling_mode) for part in modules]
-        settings = f"{towers.max_seq_length} {pooling}"
-    return f"{settings} {sorted(towers.prompts.items())}"
-
-
-def _bool_bert(towers: SentenceTransformer) -> BoolBertModel | None:
-    try:
-        encoder = query_encoder(towers)
-    except ConfigError:  # a model of another kind, with one tower
-        return None
-    return encoder if isinstance(encoder, BoolBertModel) else None

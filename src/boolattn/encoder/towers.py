@@ -223,7 +223,7 @@ def encode_documents(
     options: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
     options["batch_size"] = batch_size or (256 if is_half else 32)
     with torch.autocast(model.device.type, torch.float16, enabled=is_half):
-        vectors = model.encode_document(list(texts), **options).float()
+        vectors: Tensor = model.encode_document(list(texts), **options).float()
     overflowed = (~vectors.isfinite().all(-1)).nonzero()[:, 0].tolist()
     if is_half and overflowed:
         again = model.encode_document([texts[row] for row in overflowed], **options)

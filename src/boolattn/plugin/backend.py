@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from boolattn.attention.factors import SHORT, wide_attention
+from boolattn.attention.factors import SHORT
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
@@ -179,9 +179,7 @@ def sdpa_attention(
         dense = layer.masked(attention_mask, query.dtype)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, dropout_p=dropout)
     else:
-        scale = query.shape[-1] ** -0.5
-        heads = (*layer.append(query, key), value)
-        out = wide_attention(heads, attention_mask, scale, dropout=dropout)
+        out = layer.fused((query, key, value), attention_mask, dropout=dropout)
     return out.transpose(1, 2).contiguous(), None
 
 

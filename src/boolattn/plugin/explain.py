@@ -137,10 +137,8 @@ def _by_layer(record: Record, n_layers: int, n_operators: int, n_tokens: int) ->
         by_key = (layer.factors.query * layer.factors.key)[0, ..., :n_operators]
         bias[index] = _array(layer.factors.scale * by_key.mean(0).T)
         attention = record.attention[index]
-        # softmax(z + b) / e^b, normalised, is softmax(z).
-        before = attention.double() * torch.exp(-layer.factors.dense().double())
-        before = before / before.sum(-1, keepdim=True)
-        change[index] = _array((attention.double() - before)[0].mean((0, 1)))
+        moved = attention.double() - layer.attention_before(attention)
+        change[index] = _array(moved[0].mean((0, 1)))
     return {"scope": scope, "bias": bias, "attention_change": change}
 
 

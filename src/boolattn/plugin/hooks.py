@@ -168,7 +168,7 @@ class EncoderForward:
             this.idle = self.plugin.idle_layers()
             if len(this.idle) == len(self.plugin.layers):
                 return
-        gate = this.gate or self.plugin.gate(hidden, this.mask)
+        gate: Gate = this.gate or cast("LearnedGate", self.plugin.gate)(hidden, this.mask)
         is_open = _may_open(gate)
         if not (is_open or record):
             return

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.attention.layer import BoolAttnLayer
 
 #: Tokens of one program.
 _TILE = 16
@@ -129,31 +128,17 @@ class KernelWeights(NamedTuple):
 class KernelLayer:
     """One layer's weights, of a ``FoldedLayer``: one matrix for the hidden state, and constants."""
 
-    def __init__(self, layer: BoolAttnLayer, folded: Any) -> None:  # noqa: ANN401 - above this one
-        n_kernel, n_heads, n = folded.n_kernel, folded.n_heads, layer.config.n_operators
-        n_inner, head_size = folded.second.shape[0] // n, layer.head_size
-        weight, rest = folded.first.T, folded.rest.T
-        starts = rest[:, 2 * n]
+    def __init__(self, folded: Any, dtype: torch.dtype) -> None:  # noqa: ANN401 - above this one
+        n_kernel, n, n_heads = folded.cue.shape
+        n_inner, head_size = folded.near.shape[1], folded.head_size
+        weight, start = folded.first.T, folded.start
         if folded.reduce is not None:
-            starts = starts + weight @ folded.reduce[1]
+            start = start + weight @ folded.reduce[1]
             weight = weight @ folded.reduce[0].T
-        sizes = [n_kernel * n * n_heads, n * n_inner]
-        tap_starts, inner_starts = starts.split(sizes)
-        taps, inner = rest.split(sizes)
-        taps, inner = taps.view(n_kernel, n, n_heads, -1), inner.view(n, n_inner, -1)
-        experts = torch.arange(n, device=weight.device)
-        constants = (
-            taps[:, experts, :, experts].transpose(0, 1),  # indexing moved the operators first
-            tap_starts,
-            inner_starts,
-            inner[experts, :, 2 * n + 1 + experts],
-            folded.second.view(n, n_inner, n, n_heads)[experts, :, experts],
-            folded.bias,
-            folded.factor,
-        )
+        constants = (folded.cue, start, folded.near, folded.outer, folded.bias, folded.factor)
         self.constants = torch.cat([part.flatten() for part in constants])
         weight = F.pad(weight, (0, 0, 0, -len(weight) % _ALIGNED))
-        self.weight = weight.to(layer.scope.hidden_weight.dtype)
+        self.weight = weight.to(dtype)
         self.n_operators, self.n_heads, self.head_size = n, n_heads, head_size
         self.has_not = folded.has_not
         n_lanes = max(16, next_power_of_2(n_inner))

@@ -15,7 +15,6 @@ from boolattn.checksums import SUMS
 from boolattn.encoder.export import graphs
 from boolattn.encoder.export.graphs import TEXTS, TowerGraph, content
 from boolattn.encoder.torch_encoder import TorchEncoder
-from boolattn.encoder.towers import settings_of
 from boolattn.encoders.callables import unit
 from boolattn.encoders.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
 from boolattn.encoders.onnx_encoder import (
@@ -160,11 +159,9 @@ class _Export:
                 copy = self.draft / TORCH / path.relative_to(self.source)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
-        try:
-            settings = settings_of(towers)
+        lengths = (int(towers.max_seq_length or 512),) * 2
+        if settings := encoder.settings:
             lengths = (settings.query_length, settings.document_length)
-        except ConfigError:
-            lengths = (int(towers.max_seq_length or 512),) * 2
         files = {
             task: f"{task if task in self._graphs else DOCUMENT}.onnx"
             for task in (QUERY, OPERAND, DOCUMENT)
