@@ -67,7 +67,7 @@ def measure_scopes(
     """
     plugin = plugin_of(encoder)
     names, is_bounded = plugin.config.operators, plugin.config.bounded_scope
-    labelled = LabelledSentences(sentences, tokenizer, names)
+    labelled = LabelledSentences(sentences, tokenizer)
     layers = [int(name) for name in plugin.layers]
     counts = {layer: torch.zeros(3, len(names)) for layer in layers}
     received = {layer: torch.zeros(2, dtype=torch.float64) for layer in layers}

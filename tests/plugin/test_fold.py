@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from boolattn import BoolAttnConfig, attach
-from boolattn.attention.config import OPERATORS
 from boolattn.attention.folded import FoldedCues
 from boolattn.plugin.backend import recording
 from tests.conftest import FAMILIES, trained
@@ -59,22 +58,18 @@ def find_cues(plugin, call):
         {"rank": 4, "use_factor": False},
         {"kernel": 1, "form": "dense"},
         {"kernel": 5, "bounded_scope": False, "scope_temperature": 0.5},
-        {"operators": ("and", "or")},
-        {"operators": ("not",), "rank": 4},
     ],
 )
 def test_values_are_the_references(tiny_encoder, batch, settings, gate):
     encoder = tiny_encoder(initializer_range=0.3)
-    own = settings.get("operators", OPERATORS)
-    labels = [[name for name in row if name in own] for row in gate]
     plugin = scattered(attach(encoder, BoolAttnConfig(**settings)))
     bare = outputs(encoder, batch)
-    expected = outputs(encoder, batch, operators=labels)
+    expected = outputs(encoder, batch, operators=gate)
     plugin.fold()
-    got = outputs(encoder, batch, operators=labels)
+    got = outputs(encoder, batch, operators=gate)
     torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
-    assert (not any(labels)) == torch.equal(got, bare)
-    assert plugin._folded is not None or not any(labels)
+    assert not torch.equal(got, bare)
+    assert plugin._folded is not None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -201,7 +196,7 @@ def test_only_open_texts_are_computed(tiny_encoder, batch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("settings", [{}, {"rank": 4}, {"operators": ("and", "or")}])
+@pytest.mark.parametrize("settings", [{}, {"rank": 4}])
 def test_kernels_are_as_exact_as_the_reference(tiny_encoder, dtype, settings, monkeypatch):
     # Attention runs in the own kernel in half precision only; its values are checked in both.
     monkeypatch.setattr("boolattn.attention.gpu.kernel_bias._MOST_BYTES", 4)
@@ -209,7 +204,6 @@ def test_kernels_are_as_exact_as_the_reference(tiny_encoder, dtype, settings, mo
     monkeypatch.setattr("boolattn.attention.gpu.kernel_bias._FEW_INNER", 4)
     encoder = tiny_encoder(initializer_range=0.3).to("cuda", dtype).eval()
     plugin = scattered(attach(encoder, BoolAttnConfig(**settings)))
-    labels = [[name for name in row if name in plugin.config.operators] for row in OPEN]
     exact = tiny_encoder(initializer_range=0.3).to("cuda", dtype).float().eval()
     attach(exact, BoolAttnConfig(**settings)).load_state_dict(plugin.state_dict())
     errors = []
@@ -219,12 +213,12 @@ def test_kernels_are_as_exact_as_the_reference(tiny_encoder, dtype, settings, mo
         batch["attention_mask"][1, 7:] = 0
         plugin._fold_on = ()
         bare = outputs(encoder, batch)
-        reference = outputs(encoder, batch, operators=labels)
+        reference = outputs(encoder, batch, operators=OPEN)
         plugin.fold()
-        got = outputs(encoder, batch, operators=labels)
+        got = outputs(encoder, batch, operators=OPEN)
         assert plugin._folded._kernels
         assert torch.equal(outputs(encoder, batch, operators=[[], [], []]), bare)
-        expected = outputs(exact, batch, operators=labels)
+        expected = outputs(exact, batch, operators=OPEN)
         change = (expected - outputs(exact, batch)).norm()
         errors.append([(values - expected).norm() / change for values in (got, reference)])
         assert dtype != torch.float32 or errors[-1][0] < 1e-4

@@ -102,7 +102,7 @@ def random_texts(n, has_curly):
 
 
 def test_the_gate_marks_what_the_lexicon_marks(any_tokenizer):
-    gate = lexicon_gate(BoolAttnConfig(gate="lexicon"), any_tokenizer)
+    gate = lexicon_gate(any_tokenizer)
     is_byte_level = any_tokenizer.unk_token is None
     texts = [*SENTENCES, *random_texts(80, has_curly=is_byte_level)]
     assert_alike(gate, any_tokenizer, texts)
@@ -115,7 +115,7 @@ def test_the_gate_marks_what_the_lexicon_marks(any_tokenizer):
 
 def test_the_gate_marks_what_the_lexicon_marks_with_a_real_vocabulary():
     tokenizer = AutoTokenizer.from_pretrained(minilm_folder())
-    gate = lexicon_gate(BoolAttnConfig(gate="lexicon"), tokenizer)
+    gate = lexicon_gate(tokenizer)
     assert_alike(gate, tokenizer, [*SENTENCES, *random_texts(200, has_curly=True)])
 
 
@@ -127,23 +127,17 @@ def test_two_hash_signs_are_a_token_in_other_vocabularies(any_tokenizer):
     )
     tokenizer = type(any_tokenizer)(tokenizer_object=backend, pad_token="<pad>")
     tokenizer.add_tokens(["##", "##x"])
-    gate = lexicon_gate(BoolAttnConfig(gate="lexicon"), tokenizer)
+    gate = lexicon_gate(tokenizer)
     assert_alike(gate, tokenizer, ["## not x, nothing notary", "##x or, bands nor floors"])
 
 
 def test_padding_has_no_cue(tokenizer):
-    gate = lexicon_gate(BoolAttnConfig(gate="lexicon"), tokenizer)
+    gate = lexicon_gate(tokenizer)
     ids = tokenizer("a but not b", return_tensors="pt")["input_ids"]
     assert gate(ids, torch.ones_like(ids)).open.tolist() == [[0, 0, 1]]
     mask = torch.ones_like(ids)
     mask[:, 2:] = 0
     assert gate(ids, mask).open.tolist() == [[0, 0, 0]]
-
-
-def test_a_subset_of_operators_has_only_its_own_cues(tokenizer):
-    gate = lexicon_gate(BoolAttnConfig(gate="lexicon", operators=("and", "not")), tokenizer)
-    ids = tokenizer("a or b and c", return_tensors="pt")["input_ids"]
-    assert gate(ids, torch.ones_like(ids)).open.tolist() == [[1, 0]]
 
 
 def test_plain_text_opens_the_gate_and_labels_override_it(tiny_encoder, tokenizer):
@@ -190,7 +184,7 @@ def test_a_slow_tokenizer_is_rejected(tokenizer):
 
     slow = object.__new__(Slow)
     with pytest.raises(ConfigError, match="needs a fast tokenizer, got Slow"):
-        lexicon_gate(BoolAttnConfig(gate="lexicon"), slow)
+        lexicon_gate(slow)
 
 
 def test_tokens_added_after_attach(tiny_encoder, tokenizer):

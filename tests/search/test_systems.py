@@ -140,14 +140,14 @@ def test_queries_are_plain_language_unless_the_mode_says_otherwise(ranker):
 
 @pytest.fixture
 def labelled(tiny_encoder, tokenizer):
-    config = BoolAttnConfig(operators=("and", "not"), gate="label", rank=4)
+    config = BoolAttnConfig(gate="label", rank=4)
     return trained(build_towers(tiny_encoder(), config, tokenizer=tokenizer))
 
 
 def test_oracle_labels_open_the_gate(labelled, tmp_path):
     queries = [
         Query(id="a", text=NOT_TEXT, gold=frozenset({"d0"}), operators=(Operator.NOT,)),
-        Query(id="b", text="moths or bees", gold=frozenset({"d0"}), operators=(Operator.OR,)),
+        Query(id="b", text="moths or bees", gold=frozenset({"d0"})),
     ]
     data = Dataset(name="x", documents=DOCUMENTS, splits={"test": tuple(queries)})
     benchmark = prepare(data, ["test"])
@@ -159,7 +159,6 @@ def test_oracle_labels_open_the_gate(labelled, tmp_path):
         assert (system.name, system.gate, system.is_composed) == ("model", shown, False)
         rankings[gate] = system.rank(benchmark.splits["test"], 5)
     scores, closed = rankings["label"].scores, rankings["own"].scores
-    # The model has no expert for OR, so nothing opens there.
     np.testing.assert_allclose(scores[1], closed[1], atol=1e-6)
     vectors = encode_queries(labelled, [query.text for query in queries], operators=[["not"], []])
     expected = labelled.similarity(vectors, labelled.encode_document(TEXTS)).numpy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from boolattn.errors import ConfigError, GateError
+from boolattn.errors import ConfigError
 from boolattn.settings import check_types, limited
 
 #: The operator axis of every tensor: AND, OR, NOT.
@@ -21,7 +21,7 @@ class BoolAttnConfig:
     'corrected'
     """
 
-    operators: tuple[str, ...] = OPERATORS  # the experts, in the order AND, OR, NOT
+    operators: tuple[str, ...] = OPERATORS  # the experts: always these
     #: ``paper`` is as published, with its seven errors
     variant: str = limited("corrected", choices=("corrected", "paper"))
     #: What opens the experts in a call without operator labels: nothing (``label``, for oracle
@@ -74,12 +74,8 @@ class BoolAttnConfig:
         object.__setattr__(self, "operators", tuple(self.operators))
         if self.layers is not None:
             object.__setattr__(self, "layers", tuple(self.layers))
-        known = [name for name in OPERATORS if name in self.operators]
-        if not known or list(self.operators) != known:
-            raise ConfigError(
-                f"operators must be some of {', '.join(OPERATORS)}, in this order; got "
-                f"{', '.join(map(str, self.operators)) or 'none'}"
-            )
+        if self.operators != OPERATORS:
+            raise ConfigError(f"operators must be {', '.join(OPERATORS)}; got {self.operators}")
         layers = (0,) if self.layers is None else self.layers
         if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
             raise ConfigError(f"layers must be layer numbers from 0, in order; got {layers}")
@@ -112,10 +108,3 @@ class BoolAttnConfig:
     def can_fold(self) -> bool:
         """Whether folded weights give the same values: not for the paper variant or ablations."""
         return not self.is_paper and self.fixed_bias is None and self.cue_seed is None
-
-    def index(self, operator: str) -> int:
-        """Position of an operator on the operator axis."""
-        if operator not in self.operators:
-            known = "no expert for" if operator in OPERATORS else "unknown operator"
-            raise GateError(f"{known} {operator!r}; this model has {', '.join(self.operators)}")
-        return self.operators.index(operator)

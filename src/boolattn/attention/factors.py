@@ -91,7 +91,7 @@ class AttentionBias:
 
 
 def bias_factors(
-    inside: Tensor, weight: Tensor, head_size: int, *, has_not: bool, is_paper: bool = False
+    inside: Tensor, weight: Tensor, head_size: int, *, is_paper: bool = False
 ) -> Factors:
     """Write a bias as factors: AND and OR act between tokens in scope, NOT on single tokens.
 
@@ -99,7 +99,6 @@ def bias_factors(
         inside: 1 in scope, 0 outside. Shape ``(batch, tokens, operators, heads)``.
         weight: Strengths in scope. Same shape.
         head_size: Of the encoder.
-        has_not: Whether the last operator is NOT.
         is_paper: Whether NOT acts along the queries.
     """
     n_texts, n_tokens, n_columns, n_heads = inside.shape
@@ -108,15 +107,12 @@ def bias_factors(
     scale = head_size**-0.5
     weight = weight / scale  # attention multiplies the factors by its scale
     padding = inside.new_zeros(1).expand(n_texts, n_tokens, n_padding, n_heads)
-    query, key = [inside, padding], [weight, padding]
-    if has_not:
-        mutual, negation = weight.split([n_columns - 1, 1], 2)
-        negative = -negation
-        ones = torch.ones_like(negative)
-        # The paper's mask of shape (L, 1) is constant along the keys, and softmax cancels it
-        # (error 1); in the corrected variant it is along the keys.
-        at_query, at_key = (negative, ones) if is_paper else (ones, negative)
-        query = [inside[:, :, :-1], at_query, padding]
-        key = [mutual, at_key, padding]
+    mutual, negation = weight.split([n_columns - 1, 1], 2)
+    negative = -negation
+    ones = torch.ones_like(negative)
+    # The paper's mask of shape (L, 1) is constant along the keys, and softmax cancels it
+    # (error 1); in the corrected variant it is along the keys.
+    at_query, at_key = (negative, ones) if is_paper else (ones, negative)
+    query, key = [inside[:, :, :-1], at_query, padding], [mutual, at_key, padding]
     first, second = (torch.cat(part, 2).permute(0, 3, 1, 2) for part in (query, key))
     return Factors(first, second, scale)

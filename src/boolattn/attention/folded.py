@@ -83,7 +83,7 @@ class FoldedBias(AttentionBias):
         """The bias as factors."""
         layer, shape = self.layer, (-1, self.layer.n_heads)
         inside, weight = (part.unflatten(2, shape) for part in (self.inside, self.weight))
-        return bias_factors(inside, weight, layer.head_size, has_not=layer.has_not)
+        return bias_factors(inside, weight, layer.head_size)
 
     def dense(self) -> Tensor:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
@@ -93,7 +93,7 @@ class FoldedBias(AttentionBias):
             [*part.unflatten(2, shape).permute(2, 0, 3, 1)] for part in (self.inside, self.weight)
         )
         # NOT, the last operator, acts on single tokens; AND and OR between tokens in scope.
-        bias = -weight.pop()[:, :, None] if self.layer.has_not else self.layer.zero
+        bias: Tensor = -weight.pop()[:, :, None]
         for query, key in zip(inside, weight, strict=False):
             bias = torch.addcmul(bias, query[..., None], key[:, :, None])
         bias = bias.expand(-1, -1, self.inside.shape[1], -1)
@@ -122,7 +122,7 @@ class FoldedLayer:
     def __init__(self, layer: BoolAttnLayer, operators: Tensor, dtype: torch.dtype) -> None:
         scope, bias, linear = layer.scope, layer.bias, layer.reduce
         self.n_kernel, n, self.n_heads = scope.shape
-        self.has_not, self.head_size = layer.config.operators[-1] == "not", layer.head_size
+        self.head_size = layer.head_size
         self.reduce: tuple[Tensor, Tensor] | None = None
         if isinstance(linear, nn.Linear):
             self.reduce = linear.weight.T.to(dtype).contiguous(), linear.bias.to(dtype)

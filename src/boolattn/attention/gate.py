@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boolattn.attention.config import OPERATORS, BoolAttnConfig
+from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 
 #: Owner of lexicon phrases that contain a cue word and are no cue, like "not only".
 NO_OWNER = -1
@@ -111,7 +111,6 @@ class LexiconGate(nn.Module):
     lexicon itself, a token covered by several cues belongs to the longest.
 
     Args:
-        config: The plug-in's settings.
         cues: Token ids of the cues, -1 beyond a cue's end. Shape ``(cues, longest)``.
         owners: Index of each cue's operator among AND, OR, NOT, or ``NO_OWNER``. ``(cues,)``.
         word_flags: For each vocabulary id, bit 0: continues the word before it; bit 1: the next
@@ -122,11 +121,8 @@ class LexiconGate(nn.Module):
     owners: Tensor
     word_flags: Tensor
 
-    def __init__(
-        self, config: BoolAttnConfig, cues: Tensor, owners: Tensor, word_flags: Tensor
-    ) -> None:
+    def __init__(self, cues: Tensor, owners: Tensor, word_flags: Tensor) -> None:
         super().__init__()
-        self.config = config
         for name, value in (("cues", cues), ("owners", owners), ("word_flags", word_flags)):
             self.register_buffer(name, value)
 
@@ -152,8 +148,7 @@ class LexiconGate(nn.Module):
         )
         covered = _extend(reach, longest)
         wins = (covered == covered.amax(1, keepdim=True)) & (covered > 0)
-        owned = [OPERATORS.index(name) for name in self.config.operators]
-        return torch.stack([wins[:, owners.index(o)] for o in owned], 1)
+        return wins[:, 1:]
 
     def _is_whole_word(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """Whether a cue of each length may start at each token. ``(batch, tokens, cues)``."""

@@ -131,7 +131,7 @@ def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device
     forward = offset.clamp(min=0).square()
     if not config.is_paper:
         forward = forward.masked_fill(offset < 0, UNREACHABLE)
-    return torch.stack([forward if name == "not" else mutual for name in config.operators])
+    return torch.stack([mutual, mutual, forward])
 
 
 def words(mask: Tensor) -> Tensor:
@@ -319,8 +319,6 @@ class BoolAttnLayer(nn.Module):
             strength = strength * self.factor
         weight = strength * cues.gate.open[:, None, :, None]
         weight = scope.inside * weight.to(scope.inside.dtype)
-        has_not, is_paper = "not" in self.config.operators, self.config.is_paper
-        factors = bias_factors(
-            scope.inside, weight, self.head_size, has_not=has_not, is_paper=is_paper
-        )
+        is_paper = self.config.is_paper
+        factors = bias_factors(scope.inside, weight, self.head_size, is_paper=is_paper)
         return LayerBias(scope, factors)

@@ -187,7 +187,6 @@ def _backbone(config: BoolBertConfig) -> PreTrainedModel:
             raise ConfigError(f"this {MODEL_TYPE} config lacks lexicon_shape; save the model again")
         n_cues, longest, n_ids = config.lexicon_shape
         lexicon = LexiconGate(
-            settings,
             torch.zeros(n_cues, longest, dtype=torch.int64),
             torch.zeros(n_cues, dtype=torch.int64),
             torch.zeros(n_ids, dtype=torch.uint8),

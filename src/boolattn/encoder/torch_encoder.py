@@ -64,7 +64,7 @@ class TorchEncoder(Encoder):
     """Any sentence-transformers model as an encoder.
 
     ``labels`` are oracle labels: names of operators by query text. Where there are any they open
-    the gates, not the model's own; those for which the model has no expert are left out.
+    the gates, not the model's own.
 
     >>> import boolattn
     >>> encoder = boolattn.TorchEncoder.load(boolattn.shipped_model())
@@ -151,8 +151,7 @@ class TorchEncoder(Encoder):
             raise GateError(f"there are no operator labels for the query {unknown[0]!r}")
         if self._bool_bert is None:
             raise GateError("this model has no BoolAttn, so labels can open no gate")
-        experts = self._bool_bert.config.boolattn_config.operators
-        operators = [[name for name in self.labels[text] if name in experts] for text in texts]
+        operators = [self.labels[text] for text in texts]
         return self._array(encode_queries(self.towers, texts, operators=operators))
 
     def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:

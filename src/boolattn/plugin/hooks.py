@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
+from boolattn.attention.config import OPERATORS
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.errors import GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import BACKENDS, BIAS, PASS, Applied, ForwardPass, current, recorder
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
     from boolattn.attention.boolattn import BoolAttn
-    from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.layer import CueState
     from boolattn.plugin.backend import Family
 
@@ -147,13 +147,13 @@ class EncoderForward:
         self, labels: OperatorLabels | None, input_ids: Tensor | None, mask: Tensor
     ) -> Gate | None:
         """Open by labels, else by lexicon; ``None`` for the learned gate."""
-        config, gate = self.plugin.config, self.plugin.gate
+        gate = self.plugin.gate
         if labels is not None:
-            return label_gate(labels, config, len(mask), mask.device)
+            return label_gate(labels, len(mask), mask.device)
         if isinstance(gate, LearnedGate):
             return None
         if not isinstance(gate, LexiconGate):
-            closed = torch.zeros(len(mask), config.n_operators, device=mask.device)
+            closed = torch.zeros(len(mask), len(OPERATORS), device=mask.device)
             return Gate(closed, is_open=False)
         if input_ids is None:
             raise GateError("the lexicon gate needs input_ids; with inputs_embeds give operators=")
@@ -215,12 +215,11 @@ def _may_open(gate: Gate) -> bool:
     return bool(gate.open.any())
 
 
-def label_gate(
-    labels: OperatorLabels, config: BoolAttnConfig, batch: int, device: torch.device
-) -> Gate:
+def label_gate(labels: OperatorLabels, batch: int, device: torch.device) -> Gate:
     """Check labels and open the gate by them."""
+    shape, known = (batch, len(OPERATORS)), ", ".join(OPERATORS)
     if not isinstance(labels, torch.Tensor):
-        names_of, labels = labels, torch.zeros(batch, config.n_operators)
+        names_of, labels = labels, torch.zeros(shape)
         if len(names_of) != batch:
             n_lists = len(names_of)
             raise GateError(f"operators must have a list for each of {batch} texts; got {n_lists}")
@@ -228,11 +227,13 @@ def label_gate(
             if isinstance(names, str):
                 raise GateError(f"operators[{row}] must be a list of names; got the text {names!r}")
             for name in names:
-                labels[row, config.index(name)] = 1
-    if tuple(labels.shape) != (batch, config.n_operators):
+                if name not in OPERATORS:
+                    raise GateError(f"unknown operator {name!r}; there are {known}")
+                labels[row, OPERATORS.index(name)] = 1
+    if tuple(labels.shape) != shape:
         raise GateError(
-            f"operators must have the shape ({batch}, {config.n_operators}): a row for each text, "
-            f"a column for each of {', '.join(config.operators)}; got {tuple(labels.shape)}"
+            f"operators must have the shape {shape}: a row for each text, a column for each of "
+            f"{known}; got {tuple(labels.shape)}"
         )
     is_open = None
     # Reading values would synchronise with a GPU and break a compiled graph.

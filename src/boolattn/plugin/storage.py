@@ -84,7 +84,7 @@ def attach(
     if config.gate == "lexicon":
         if tokenizer is None:
             raise ConfigError("gate='lexicon' needs the encoder's tokenizer=")
-        lexicon = lexicon_gate(config, tokenizer, encoder.config.vocab_size)
+        lexicon = lexicon_gate(tokenizer, encoder.config.vocab_size)
     return install(encoder, config, lexicon)
 
 
@@ -137,7 +137,7 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
             buffers = [tensors[f"gate.{name}"] for name in ("cues", "owners", "word_flags")]
         except KeyError:
             raise PluginMismatchError(f"{path} has no lexicon; save the plug-in again") from None
-        lexicon = LexiconGate(config, *buffers)
+        lexicon = LexiconGate(*buffers)
     plugin = install(encoder, config, lexicon)
     try:
         plugin.load_state_dict(tensors)

@@ -18,15 +18,11 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.attention.config import BoolAttnConfig
-
 #: Flags of a token: it continues the word before it; the next token can continue it.
 CONTINUES, CAN_CONTINUE = 1, 2
 
 
-def lexicon_gate(
-    config: BoolAttnConfig, tokenizer: PreTrainedTokenizerBase, n_ids: int = 0
-) -> LexiconGate:
+def lexicon_gate(tokenizer: PreTrainedTokenizerBase, n_ids: int = 0) -> LexiconGate:
     """Compile the lexicon for one tokenizer.
 
     The gate works on token ids, so it can differ from the lexicon on plain text: an uncased
@@ -53,7 +49,7 @@ def lexicon_gate(
     owners = torch.tensor([owner_of[ids] for ids in rows])
     flags = _word_flags(tokenizer)
     flags = torch.nn.functional.pad(flags, (0, max(0, n_ids - len(flags))))
-    return LexiconGate(config, cues, owners, flags)
+    return LexiconGate(cues, owners, flags)
 
 
 def _spellings(phrases: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> set[tuple[int, ...]]:

@@ -16,6 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from boolattn.attention.config import OPERATORS
 from boolattn.attention.gate import LearnedGate, learned_gate
 from boolattn.plugin.backend import Record, recording
 from boolattn.plugin.install import plugin_of
@@ -48,7 +49,6 @@ class Pretrainer:
 
     def __post_init__(self) -> None:
         self.plugin = plugin_of(self.encoder)
-        self.operators = self.plugin.config.operators
         self.is_learned = self.plugin.config.gate == "learned"
         size = self.encoder.config.hidden_size
         self.pool = Pooling(size, cast("Any", self.pooling))
@@ -85,7 +85,7 @@ class Pretrainer:
         oracle labels), and the share of gates that are right in every operator, if predicted.
         """
         self.encoder.eval()
-        cue, scope = torch.zeros(2, 3, len(self.operators))
+        cue, scope = torch.zeros(2, 3, len(OPERATORS))
         labels = self._labels(sentences)
         is_right: list[Tensor] = []
         for rows in torch.arange(len(sentences)).split(_EVALUATED_AT_ONCE):
@@ -104,7 +104,7 @@ class Pretrainer:
         result = {"cue_f1": f1(cue.sum(1)), "scope_f1": f1(scope.sum(1))}
         if is_right:
             result["gate_accuracy"] = torch.cat(is_right).double().mean().item()
-        for index, operator in enumerate(self.operators):
+        for index, operator in enumerate(OPERATORS):
             result[f"cue_f1_{operator}"] = f1(cue[:, index])
         return result
 
@@ -173,7 +173,7 @@ class Pretrainer:
         return losses
 
     def _labels(self, sentences: Sequence[Sentence]) -> LabelledSentences:
-        return LabelledSentences(sentences, self.tokenizer, self.operators)
+        return LabelledSentences(sentences, self.tokenizer)
 
     def _forward(self, part: SentenceBatch, *, by_label: bool) -> tuple[Record, Tensor, Tensor]:
         """Encode; return also the hidden states that enter the first and leave the last layer."""

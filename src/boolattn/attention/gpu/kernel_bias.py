@@ -120,7 +120,7 @@ class KernelWeights(NamedTuple):
             (n_texts, n_tiles, precisions.numel()),
             (cue, precisions, near),
             (n_tokens,),
-            (n, config.operators[-1] == "not", config.window, _TILE, block),
+            (n, True, config.window, _TILE, block),
         )
         return KernelCues(mask, cue, allowed, dict(zip(layers, near.unbind(), strict=True)), layers)
 
@@ -140,10 +140,9 @@ class KernelLayer:
         weight = F.pad(weight, (0, 0, 0, -len(weight) % _ALIGNED))
         self.weight = weight.to(dtype)
         self.n_operators, self.n_heads, self.head_size = n, n_heads, head_size
-        self.has_not = folded.has_not
         n_lanes = max(16, next_power_of_2(n_inner))
         self.sizes = (
-            *(n, n_heads, len(weight), n_kernel, n_inner, min(64, n_lanes), folded.has_not),
+            *(n, n_heads, len(weight), n_kernel, n_inner, min(64, n_lanes), True),
             *(head_size, max(16, next_power_of_2(head_size))),
         )
         self.is_split = n_inner > _FEW_INNER
@@ -177,7 +176,7 @@ class KernelBias(AttentionBias):
         inside = scopes > -1e38
         weight = torch.where(inside, scopes, 0.0)
         inside = inside.to(weight.dtype)
-        return bias_factors(inside, weight, layer.head_size, has_not=layer.has_not)
+        return bias_factors(inside, weight, layer.head_size)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from boolattn.attention.config import OPERATORS
 from boolattn.data.sentences import (
     HELD_OUT_SEED,
     Mixture,
@@ -191,13 +192,8 @@ class SentenceBatch(NamedTuple):
 class LabelledSentences:
     """Sentences, tokenised by a fast tokenizer, with the labels of their tokens."""
 
-    def __init__(
-        self,
-        sentences: Sequence[Sentence],
-        tokenizer: PreTrainedTokenizerBase,
-        operators: Sequence[str],
-    ) -> None:
-        self.sentences, self.operators = sentences, operators
+    def __init__(self, sentences: Sequence[Sentence], tokenizer: PreTrainedTokenizerBase) -> None:
+        self.sentences = sentences
         self._padding = Padding(tokenizer)
         options = {"truncation": True, "max_length": _LENGTH, "return_offsets_mapping": True}
         texts = [sentence.text for sentence in sentences]
@@ -209,7 +205,7 @@ class LabelledSentences:
         labels = pad([self._label(row) for row in rows])[0]
         cues, scopes = labels.float().permute(2, 0, 3, 1)
         used = [self.sentences[row].operators for row in rows]
-        operators = torch.tensor([[float(name in u) for name in self.operators] for u in used])
+        operators = torch.tensor([[float(name in u) for name in OPERATORS] for u in used])
         features = self._padding([self._encoded["input_ids"][row] for row in rows])
         return SentenceBatch(features, cues.contiguous(), scopes.contiguous(), operators)
 
@@ -217,7 +213,7 @@ class LabelledSentences:
         """Map character spans to tokens. Shape ``(tokens, cue or scope, operators)``."""
         sentence, offsets = self.sentences[row], self._encoded["offset_mapping"][row]
         labels = []
-        for name in self.operators:
+        for name in OPERATORS:
             cues = [(cue.start, cue.end) for cue in sentence.cues if cue.operator == name]
             scoped = (scope for scope in sentence.scopes if scope.operator == name)
             scopes = [span for scope in scoped for span in scope.spans]
@@ -235,9 +231,8 @@ class ScopeSentences:
             every = generate(preset.pretrain.n_sentences, self.seed, mixture)
         except MissingDataError as error:
             raise ConfigError(f"{error}; or train without: train.scope_weight=0") from error
-        experts = preset.plugin.operators
-        used = [sentence for sentence in every if set(sentence.operators) & set(experts)]
-        self.labelled = LabelledSentences(used, tokenizer, experts)
+        used = [sentence for sentence in every if sentence.operators]
+        self.labelled = LabelledSentences(used, tokenizer)
 
     def features(self, n: int, step: int, process: int) -> Features:
         """Draw a step's sentences: what the encoder takes, operator labels and scopes."""
