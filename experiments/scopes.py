@@ -31,7 +31,6 @@ from boolattn.training.pretrain import f1, token_counts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.attention.layer import BoolAttnLayer
@@ -83,8 +82,9 @@ def measure_scopes(
                 counts[index] += token_counts(head.transpose(1, 2), part.scopes, used)
             after = record.attention[index]
             pair = (layer.attention_before(after), after.double())
-            shares = [_received(weights, part.mask, excluded) for weights in pair]
-            received[index] += torch.stack(shares).cpu()
+            # From all tokens, mean over heads.
+            by_key = [(weights.mean(1) * part.mask[:, :, None]).sum(1) for weights in pair]
+            received[index] += torch.stack([(key * excluded).sum() for key in by_key]).cpu()
     measured: Measured = {name: [] for name in _TITLES}
     for index in layers:
         before, after = received[index].tolist()
@@ -94,12 +94,6 @@ def measure_scopes(
         measured["attention"].append(after / before - 1 if before else 0.0)
         measured["threshold"].append(float(torch.sigmoid(raw) if is_bounded else raw))
     return measured
-
-
-def _received(weights: Tensor, mask: Tensor, chosen: Tensor) -> Tensor:
-    """Sum the attention that chosen tokens receive from all tokens, mean over heads."""
-    by_key = (weights.mean(1) * mask[:, :, None]).sum(1)
-    return (by_key * chosen).sum()
 
 
 def report(measured: Mapping[str, Measured], out: Path) -> str:
