@@ -16,10 +16,10 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 27_400,
-    "benchmark_data": 2_710,
-    "experiments": 3_797,
-    "benchmarks": 2_042,
+    "src": 26_164,
+    "benchmark_data": 2_708,
+    "experiments": 3_793,
+    "benchmarks": 1_903,
     "tools": 84,
 }
 #: Words that do not say what a variable, argument, attribute, function or class holds.
