@@ -50,6 +50,10 @@ def tree(text):
         ("ways to get around without flying", "ways to get around NOT flying"),
         ("a phone that works without internet", "a phone that works NOT internet"),
         ("tastes like wine but no fruit in it", "tastes like wine NOT fruit"),
+        ("damage, no fire", "damage NOT fire"),
+        ("damage - no fire", "damage NOT fire"),
+        ("damage spells with no fire", "damage spells NOT fire"),
+        ("damage without fire", "damage NOT fire"),
     ],
 )
 def test_known_forms_are_read(text, expected):
@@ -66,7 +70,10 @@ def test_known_forms_are_read(text, expected):
         "free bread",
         "no experience needed",
         "bread",
-        "bread, no nuts",
+        "flights, no matter when",
+        "Men Without Women",
+        "the man without a past",
+        "doctors without borders",
         "Everything But the Girl",
         "anything goes",
         "If Not for You",
@@ -277,6 +284,7 @@ def test_an_exclusion_begins_the_text():
     [
         ("soup without cream AND noodles", True),
         ("rock and roll NOT jazz", False),
+        ("rock AND NOT NOT jazz", False),
         ("cream OR sugar, but not (nuts)", False),  # explicit by its parentheses
         ('"not blue" AND red', False),
     ],

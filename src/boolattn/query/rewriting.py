@@ -40,8 +40,10 @@ _NOT_WITHOUT = re.compile(
 )
 _HOLD = re.compile(r"(?<=[\w,] )hold\s(?=the\s)", re.IGNORECASE)
 _PREPOSITION = r"(?:about|at|by|for|from|in|near|of|on|with)\b"
-#: "tools (not in the attic)".
-_ASIDE = re.compile(rf"(?<=\w)\s\((not\s+{_PREPOSITION}[^()]*)\)(?=\s*$)", re.IGNORECASE)
+#: "tools (not in the attic)", "soup (no cream)".
+_ASIDE = re.compile(
+    rf"(?<=\w)\s\(((?:not\s+{_PREPOSITION}|(?:no|without)\s)[^()]*)\)(?=\s*$)", re.IGNORECASE
+)
 #: "all books" are books. "All Saints" may be a name, and "all weather jackets" are no jackets.
 _ALL = re.compile(r"\s*[Aa]ll\s+(?:(?:of\s+)?(?:the|my|our)\s+(?=[a-z ]+$)|(?=[a-z]+[^s\W]s\s*$))")
 #: Words that are all written with a capital letter, as in a title.
@@ -92,8 +94,8 @@ def rewrite(text: str) -> str:
 
     >>> rewrite("desserts that are not without eggs"), rewrite("pasta that isn't meat-free")
     ('desserts AND                  eggs', 'pasta AND        meat     ')
-    >>> rewrite("tools (not in the attic)"), rewrite("all books")
-    ('tools, not in the attic ', '    books')
+    >>> rewrite("tools (not in the attic)"), rewrite("soup (no fish)"), rewrite("all books")
+    ('tools, not in the attic ', 'soup, no fish ', '    books')
     """
     text = _HOLD.sub("sans ", text)
     text = _ASIDE.sub(r", \1 ", text)
@@ -182,7 +184,8 @@ def mixes_operators(text: str) -> bool:
     """
     if any(sign in text for sign in '"()^:=<>'):
         return False
-    return any(cue.operator is Operator.NOT and cue.text != "NOT" for cue in find_cues(text))
+    negations = (cue.text for cue in find_cues(text) if cue.operator is Operator.NOT)
+    return any(set(cue.split()) - {"AND", "OR", "NOT"} for cue in negations)
 
 
 #: What a word excludes that holds no cue.
@@ -219,11 +222,15 @@ _FORMS = tuple(
         r"(?!but\b|.*(?<!that\s)(?<!which\s)\b(?:am|are|ask|be|if|is|me|or|was|were|why)\s+not\b)"
         rf"\s*{_REST}(?:,|\s+-)?\s+(?:but\s+)?(?:(?:that|which)\s+(?:is|are)\s+)?not\s+"
         rf"{_PREPOSITION}\s+(?:(?:an?|any|the)\s+)?(?P<negated>[^,;.!?]+?)",
-        # "ways to get around without flying", "tastes like wine but no fruit in it".
+        # "damage, no fire", "tastes like wine but no fruit in it".
+        rf"\s*{_REST}(?:,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
+        rf"(?!(?:{any_of(WORDS['no_things'])})\b)(?P<negated>[^,;:.!?]+?)(?:\s+in\s+(?:it|them))?",
+        # "ways to get around without flying"; names of this form have capitals.
         rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
+        rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|the|wh\w+)\b|\S+\swithout\s(?:an?|the)\b|.*\bborders\b)\s*{_REST}\s+"
+        r"(?:without|with\s+no)\s+(?P<negated>[^,;:.!?]+?)",
         r"(?!.*\bhow\b)\s*(?P<positive>[^\W_][^,;.!?]*?\b(?:to|that|which|who|(?:i|you|we)\s+can)\s+"
         r"[a-z][^,;.!?]*?)\s+without\s+(?P<negated>[^,;.!?]+?)",
-        rf"\s*{_REST},?\s+but\s+(?:with\s+)?(?:no|without)\s+(?P<negated>[^,;.!?]+?)(?:\s+in\s+(?:it|them))?",
         # "books I have not read yet".
         rf"(?!how\b|if\b|wh\w+\b)\s*{_REST},?\s+(?:(?:that|which)\s+)?(?:i|we)\s*"
         r"(?:(?:\s(?:have|had|did)|['\u2019]ve)(?:\s+not|n['\u2019]?t)|(?:(?:\s(?:have|had)|['\u2019]ve)\s+|\s)never)\s+"
