@@ -70,6 +70,22 @@ def test_of_several_phrases_words_alone_leave_out(retriever):
     assert found(searcher, "exercises NOT leg muscles") == {"row"}
 
 
+def test_what_is_asked_for_is_of_no_negated_kind(retriever):
+    texts = {
+        "a": "Coconut ice cream.",
+        "b": "Ice cream of butter.",
+        "c": "Ice cream, dairy or not.",
+    }
+    searcher = Searcher.from_texts(documents(texts), retriever)
+    assert found(searcher, "ice cream without dairy") == {"a"}
+    assert found(searcher, "desserts without dairy") == set()
+    result = searcher.search("ice cream without dairy")
+    assert {(d.id, d.why) for d in result.left_out} == {
+        ("b", "butter is dairy"),
+        ("c", "it mentions 'dairy'"),
+    }
+
+
 def test_what_was_left_out_is_told_with_its_reason(searcher):
     result = searcher.search("dishes without dairy")
     assert {document.id: document for document in result.left_out} == {

@@ -26,11 +26,11 @@ import numpy as np
 from boolattn.kinds.lexicon import is_tag, related
 from boolattn.query.tree import Clause, QueryTree, clauses, conjunctions, signed_atoms, truth
 from boolattn.scoring.exact import Ranked, shortlist_size, shortlist_spread
-from boolattn.stores.analysis import indexed_text, matched_words, operand_terms
+from boolattn.stores.analysis import indexed_text, matched_words, operand_terms, terms_of
 from boolattn.stores.base import Claim, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.data.records import Document
     from boolattn.query.plan import Plan
@@ -129,8 +129,9 @@ class Exclusion:
 
     An operand has groups of terms, and a document that asserts every term of a group is excluded.
     Words that a positive operand has too do not count: in "moths of Borneo NOT moths of Sumatra"
-    Sumatra distinguishes the second operand. ``allow`` has words that name nothing of a negated
-    kind, whatever the lexicon says.
+    Sumatra distinguishes the second operand. What a positive operand names is of no negated kind:
+    "burgers without meat" are not all left out. Nor are the words of ``allow``, whatever the
+    lexicon says.
     """
 
     def __init__(
@@ -172,22 +173,31 @@ class Exclusion:
         return self._kinds.class_of(tag) if self._kinds else -1
 
     @cached_property
+    def _asked_for(self) -> frozenset[str]:
+        """The words of the positive operands."""
+        positive = (operand_terms(words) for words, is_positive in self._operands if is_positive)
+        return frozenset().union(*positive)
+
+    @cached_property
+    def _has_allowed(self) -> bool:
+        """Whether documents have to be read, because some words of a negated kind are allowed."""
+        positive = " ".join(words for words, is_positive in self._operands if is_positive)
+        tags = self._kinds.tags(positive)[0] if self._kinds else frozenset()
+        negated = (term for groups in self._groups for group in groups or () for term in group)
+        return bool(self._allowed_words) or not tags.isdisjoint(negated)
+
+    @cached_property
     def _groups(self) -> list[Groups | None]:
         """For each operand its groups; ``None`` for a positive one."""
-        shared = frozenset().union(
-            *(operand_terms(words) for words, is_p in self._operands if is_p)
-        )
-        return [
-            None if is_p else self._alternatives(words, shared) for words, is_p in self._operands
-        ]
+        return [None if is_p else self._alternatives(words) for words, is_p in self._operands]
 
-    def _alternatives(self, words: str, shared: Set[str]) -> Groups:
+    def _alternatives(self, words: str) -> Groups:
         """Return the groups of an operand: its words, and its kind where it is one phrase.
 
         Of several phrases a kind is doubtful: a text that names a leg somewhere, and any muscle
         somewhere, need not be about leg muscles.
         """
-        wanted = frozenset(operand_terms(words)) - shared
+        wanted = frozenset(operand_terms(words)) - self._asked_for
         pairs = (
             (tuple(term for term in operand_terms(phrase) if term in wanted), senses)
             for phrase, senses in self._phrases(words)
@@ -230,7 +240,7 @@ class Exclusion:
     def keeps(self, keys: Keys) -> Mask:
         """Return which documents are not excluded."""
         is_kept = self._allowed(keys, Claim.ASSERTED)
-        if self._allowed_words and not is_kept.all():
+        if self._has_allowed and not is_kept.all():
             rows = np.flatnonzero(~is_kept)
             documents = self._reader.documents(keys[rows])
             reasons = zip(documents, self.why(keys[rows], documents), strict=True)
@@ -267,7 +277,8 @@ class Exclusion:
         )
         kind = next((phrase for phrase, tag in pairs if tag in tags), words)
         for name in self._kinds.witnesses(indexed_text(document), tags) if self._kinds else ():
-            if name.casefold() not in self._allowed_words:
+            is_asked_for = self._asked_for.issuperset(terms_of(name))
+            if not is_asked_for and name.casefold() not in self._allowed_words:
                 return f"{name} is {kind}", name
         return None
 
