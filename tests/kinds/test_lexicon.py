@@ -262,3 +262,11 @@ def test_a_users_word_counts_inside_a_longer_phrase():
         kinds = Kinds({"spread": ["butter"]} | added)
         assert claim("peanut butter", "spread", kinds) == ABSENT
         assert (claim("laser butters", "spread", kinds) == ABSENT) is bool(added)
+
+
+def test_a_list_under_a_name_adds_to_what_the_name_means():
+    [upper], [lower] = load_kinds().senses("Asia"), load_kinds().senses("asia")
+    assert upper == lower
+    for text in ("Oman", "Borneo", "the steppe of Central Asia"):
+        assert not load_kinds().tags(f"A visit to {text}.")[0].isdisjoint(upper)
+    assert load_kinds().tags("A visit to Peru.")[0].isdisjoint(upper)

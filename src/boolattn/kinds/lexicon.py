@@ -135,7 +135,8 @@ class Kinds:
             node, self._n_nodes = self._n_nodes, self._n_nodes + 1
             self._wider[node] = tuple(entry >> SHIFT for entry in self._named(name)[:1])
             kind = plain_phrase(name)
-            self._added[kind] = (node << SHIFT, *(self._known(kind) or ()))
+            entry = node << SHIFT | NAME * name[0].isupper()
+            self._added[kind] = (entry, *(self._known(kind) or ()))
             for phrase, text in phrases.items():
                 entries, member = self._find(phrase) or (), node << SHIFT | MEMBER
                 flags = (0, NAME) if text[0].isupper() else (0,)  # inside a sentence it is a name
