@@ -18,7 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput  # noqa: TC002
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
-from boolattn.plugin.backend import FAMILIES
+from boolattn.plugin.backend import WITHOUT_INTERFACE
 from boolattn.plugin.install import install, plugin_of
 from boolattn.plugin.storage import attach, refuse_adapters
 from boolattn.settings import build
@@ -26,7 +26,7 @@ from boolattn.settings import build
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.plugin.hooks import OperatorLabels
+    from boolattn.plugin.install import OperatorLabels
 
 MODEL_TYPE = "bool_bert"
 #: The task with the plug-in; for any other the encoder runs without it.
@@ -174,13 +174,11 @@ def _backbone(config: BoolBertConfig) -> PreTrainedModel:
     """Build the encoder with its plug-in; weights are loaded later."""
     base = config.encoder_config
     # A family without AttentionInterface has only its own attention.
-    has_choice = base.model_type not in FAMILIES or FAMILIES[base.model_type].has_interface
+    has_choice = base.model_type not in WITHOUT_INTERFACE
+    attention = config._attn_implementation if has_choice else "eager"
     # The precision of the whole model, not of the encoder's original file.
-    encoder: PreTrainedModel = AutoModel.from_config(
-        base,
-        attn_implementation=config._attn_implementation if has_choice else "eager",
-        dtype=torch.get_default_dtype(),
-    )
+    dtype = torch.get_default_dtype()
+    encoder = AutoModel.from_config(base, attn_implementation=attention, dtype=dtype)
     settings, lexicon = config.boolattn_config, None
     if settings.gate == "lexicon":
         if config.lexicon_shape is None:

@@ -21,8 +21,7 @@ from boolattn.encoder.bool_bert import QUERY, BoolBertModel, base_name
 from boolattn.encoder.towers import query_encoder, settings_of
 from boolattn.errors import MissingDataError
 from boolattn.files import atomic_folder
-from boolattn.plugin.storage import refuse_adapters
-from boolattn.plugin.strict import strict_loading
+from boolattn.plugin.storage import refuse_adapters, strict_loading
 from boolattn.settings import checked
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -24,9 +24,8 @@ from boolattn.encoder.bool_bert import QUERY, BoolBertModel
 from boolattn.errors import ConfigError, GateError, MissingDataError
 from boolattn.files import scratch_folder
 from boolattn.plugin.install import NAME, detach, forward_of
-from boolattn.plugin.storage import FILE
+from boolattn.plugin.storage import FILE, strict_loading
 from boolattn.plugin.storage import load as load_attached
-from boolattn.plugin.strict import strict_loading
 from boolattn.settings import build, check_types, checked, limited
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from boolattn.files import require
-from boolattn.plugin.backend import family_of, recording
+from boolattn.plugin.backend import WITHOUT_INTERFACE, family_of, recording
 from boolattn.plugin.install import plugin_of
 from boolattn.settings import checked
 
@@ -101,7 +101,7 @@ def explain(
     device = next(model.parameters()).device
     inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(device))
     options: dict[str, Any] = {} if operators is None else {"operators": [list(operators)]}
-    if not family_of(model).has_interface:
+    if family_of(model) in WITHOUT_INTERFACE:
         options["output_attentions"] = True
     was_training = model.training
     model.eval()
