@@ -45,11 +45,9 @@ from benchmarks.encoding import SIZES
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.encoders.models import shipped_model
 from boolattn.training.batches.sampling import Steps
-from boolattn.training.corpus import Corpus
 from boolattn.training.launch import load_encoder, make_steps, make_towers, open_data
-from boolattn.training.loop import processes
-from boolattn.training.retrieval import RetrievalTraining
-from boolattn.training.run_folder import RunFolder
+from boolattn.training.loop import RunFolder, processes
+from boolattn.training.retrieval import Corpus, RetrievalTraining
 from boolattn.training.settings import load_preset
 
 if TYPE_CHECKING:

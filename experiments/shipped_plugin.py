@@ -25,7 +25,7 @@ from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.results import compare
 from boolattn.evaluation.tables import markdown, short
 from boolattn.plugin.install import plugin_of
-from boolattn.training.corpus import encode_queries, rank
+from boolattn.training.retrieval import encode_queries, rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -33,7 +33,7 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.parsed_query import words
 from boolattn.query.syntax import LONGER, TEMPLATES, parse, template_tree
 from boolattn.query.tree import answers, signed_atoms
-from boolattn.training.corpus import Corpus
+from boolattn.training.retrieval import Corpus
 
 MUSCLES = ("abdominals", "biceps", "calves", "chest", "forearms", "glutes", "hamstrings", "lats")
 MUSCLES += ("neck", "quadriceps", "shoulders", "traps", "triceps")

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from boolattn.checksums import write_manifest
 from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.encoder import parser as parser_module
-from boolattn.encoder.export.parser import export_parser, stored_words
+from boolattn.encoder.export.folder import export_parser, stored_words
 from boolattn.encoder.parser import ParserModel, make_parser_labels, parser_loss
 from boolattn.encoders.int8 import quantise
 from boolattn.errors import ConfigError, DataError, MissingDataError

@@ -7,10 +7,10 @@ import torch
 
 from boolattn.data.records import Query
 from boolattn.evaluation.benchmark import Judgements
-from boolattn.training import corpus as validation
+from boolattn.training import retrieval as validation
 from boolattn.training.batches.tokens import Tokens
-from boolattn.training.corpus import Validator, encode_queries
 from boolattn.training.launch import make_towers
+from boolattn.training.retrieval import Validator, encode_queries
 from tests.conftest import trained
 
 

@@ -8,15 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
-from boolattn.attention.cue import cue_predictor, shuffle
 from boolattn.attention.folded import FoldedWeights, are_foldable, current_state, kernels
-from boolattn.attention.gate import Gate, LexiconGate, learned_gate
+from boolattn.attention.gate import Gate, LexiconGate, cue_predictor, learned_gate, shuffle
 from boolattn.attention.layer import BoolAttnLayer, CueState, is_traced, words
 
 if TYPE_CHECKING:
-    from boolattn.attention.cue import CuePredictor
     from boolattn.attention.factors import AttentionBias
     from boolattn.attention.folded import FoldedCues
+    from boolattn.attention.gate import CuePredictor
     from boolattn.attention.gpu.kernel_bias import KernelCues
 
 

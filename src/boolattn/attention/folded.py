@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boolattn.attention.cue import CuePredictor
 from boolattn.attention.factors import SHORT, AttentionBias, Factors, bias_factors
+from boolattn.attention.gate import CuePredictor
 from boolattn.attention.layer import (
     N_COMPARED,
     BiasPredictor,

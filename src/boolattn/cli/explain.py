@@ -33,7 +33,7 @@ def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.encoders.models import SHIPPED, resolve
-    from boolattn.evaluation.figures import save
+    from boolattn.evaluation.tables import save_figure
     from boolattn.query.parser import load_parser
     from boolattn.query.reading import QueryReader
 
@@ -53,7 +53,7 @@ def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -
     if result is None:
         note("cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)")
     elif figure is not None:
-        save(result.figure(), figure)
+        save_figure(result.figure(), figure)
         note(f"heat map: {figure}")
 
 

@@ -29,11 +29,9 @@ from boolattn.reproduction.requests import (
 )
 from boolattn.reproduction.runs import Run
 from boolattn.training import launch
-from boolattn.training.corpus import encode_queries, rank
 from boolattn.training.launch import make_towers
-from boolattn.training.loop import processes
-from boolattn.training.retrieval import release_memory
-from boolattn.training.run_folder import about_machine
+from boolattn.training.loop import about_machine, processes
+from boolattn.training.retrieval import encode_queries, rank, release_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 
     from boolattn.evaluation.ranking import Ranking
     from boolattn.reproduction.requests import Paths, PlannedRun, RunRequest
-    from boolattn.training.corpus import Corpus
+    from boolattn.training.retrieval import Corpus
     from boolattn.training.settings import Preset
 
     #: Query mode, split, source of the operator labels, and the ranking.

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import ConfigError, MissingDataError
-from boolattn.evaluation import figures
-from boolattn.evaluation.tables import markdown, short
+from boolattn.evaluation.tables import markdown, save_figure, short, template_figure
 from boolattn.files import atomic_file, package_table
 from boolattn.reproduction.requests import RunRequest
 from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
@@ -75,7 +74,7 @@ def reproduce(
     if is_figure:
         averaged = [line.averaged(table.splits[-1]) for line in table.lines]
         try:
-            figures.save(figures.by_template(averaged), out / f"{name}.png")
+            save_figure(template_figure(averaged), out / f"{name}.png")
         except MissingDataError as error:
             progress(str(error))
     keys, missing = set(map(RunKey.of, finished)), dict[str, list[str]]()

@@ -26,10 +26,9 @@ from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import text_hash
 from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
-from boolattn.training.corpus import Corpus
 from boolattn.training.launch import load_encoder, make_towers
-from boolattn.training.retrieval import require_gpu
-from boolattn.training.run_folder import differences
+from boolattn.training.loop import differences
+from boolattn.training.retrieval import Corpus, require_gpu
 from boolattn.training.settings import load_preset, read_preset
 
 if TYPE_CHECKING:

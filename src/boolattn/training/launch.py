@@ -29,11 +29,15 @@ from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import attach, save
 from boolattn.training.batches.sampling import Sampler, Steps, make_examples
 from boolattn.training.batches.tokens import PretrainingSet, ScopeSentences, Tokens
-from boolattn.training.corpus import Corpus, label_operators
-from boolattn.training.loop import processes
+from boolattn.training.loop import RunFolder, data_hashes, processes
 from boolattn.training.pretrain import Pretrainer
-from boolattn.training.retrieval import Result, RetrievalTraining, require_gpu
-from boolattn.training.run_folder import RunFolder, data_hashes
+from boolattn.training.retrieval import (
+    Corpus,
+    Result,
+    RetrievalTraining,
+    label_operators,
+    require_gpu,
+)
 from boolattn.training.settings import load_preset
 
 if TYPE_CHECKING:
