@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.stores import TopicEncoder, documents
-from boolattn.search import Searcher
+from boolattn.search import Document, Searcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from boolattn.search import Document
 
 STEP = 7
 

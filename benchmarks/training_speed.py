@@ -36,6 +36,7 @@ from transformers import (
     PrinterCallback,
     Trainer,
     TrainerCallback,
+    TrainerState,
     TrainingArguments,
 )
 from transformers.utils.logging import disable_progress_bar
@@ -48,15 +49,12 @@ from boolattn.training.batches.sampling import Steps
 from boolattn.training.launch import load_encoder, make_steps, make_towers, open_data
 from boolattn.training.loop import RunFolder, processes
 from boolattn.training.retrieval import Corpus, RetrievalTraining
-from boolattn.training.settings import load_preset
+from boolattn.training.settings import Preset, load_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from transformers import TrainerState
-
     from boolattn.training.batches.tokens import Features
-    from boolattn.training.settings import Preset
 
 #: Highest acceptable ratio of a step with the plug-in to one without.
 MAX_RATIO = 1.10

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from benchmark_data.domains import DOMAINS
 from boolattn.data.beir import write_beir
 from boolattn.data.catalog import DataOptions, open_dataset
-from boolattn.data.records import Query
+from boolattn.data.records import Dataset, Document, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from boolattn.data.records import Dataset, Document
 
 _T = TypeVar("_T")
 #: Sets of at most so many documents are kept whole.

@@ -19,7 +19,7 @@ import torch
 from accelerate.utils import send_to_device
 
 from boolattn.cli.explain import load_query_encoder
-from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate
+from boolattn.data.sentences import HELD_OUT_SEED, Mixture, Sentence, generate
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.attention.layer import BoolAttnLayer
-    from boolattn.data.sentences import Sentence
 
     #: By name: a value for each layer.
     Measured = dict[str, list[float]]

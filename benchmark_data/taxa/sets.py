@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from benchmark_data.taxa.places import places_of
-from boolattn.data.built import GROUP_RANKS, KINGDOMS
+from boolattn.data.catalog import GROUP_RANKS, KINGDOMS
 from boolattn.files import package_table
 from boolattn.query.tokens import find_cues
 

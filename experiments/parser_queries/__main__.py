@@ -18,8 +18,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import write_labelled_queries
-from boolattn.data.sentences import Mixture, generate
+from boolattn.data.sentences import LabelledQuery, Mixture, generate, write_labelled_queries
 from boolattn.errors import BoolattnError
 from experiments.labels import label_template
 from experiments.parser_queries.generator import generate_queries
@@ -51,7 +50,6 @@ from experiments.parsing.queries import benchmark_queries, validation_queries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.data.labelled_queries import LabelledQuery
 
 #: How many queries of each source.
 COUNTS = {

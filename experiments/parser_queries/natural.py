@@ -22,7 +22,7 @@ from experiments.parser_queries.wordings import table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from boolattn.data.labelled_queries import LabelledQuery
+    from boolattn.data.sentences import LabelledQuery
 
 _FORM = re.compile(r"(and|or|-):([1-6]):([0-5])")
 _FUNCTION_WORDS = frozenset(table("frames")["function_words"].split())

@@ -18,7 +18,7 @@ from experiments.parser_queries.wordings import fill_line, table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from boolattn.data.labelled_queries import LabelledQuery
+    from boolattn.data.sentences import LabelledQuery
 
 #: Parts with the positive operands: their tree, how many they are, and their weight.
 _ASKS = {

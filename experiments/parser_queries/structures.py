@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import LabelledQuery
+from boolattn.data.sentences import LabelledQuery
 from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.syntax import parse
 from boolattn.query.tree import atoms

@@ -11,7 +11,7 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import LabelledQuery
+from boolattn.data.sentences import LabelledQuery
 from boolattn.jsonl import read_jsonl
 from boolattn.query.tree import Operator
 from experiments.labels import form_tree, label_tree, parse_labelled
@@ -39,7 +39,7 @@ def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str], list[str]]:
 
     Passages are the sentences with a word of the held-out wordings.
     """
-    names = {name.text.lower() for name in cue_word_names()}
+    names = {query.name.lower() for query in cue_word_names()}
     pattern = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
     asked = [query.labelled.text.lower() for query in validation_queries() if query.kind == "name"]
     titles: dict[str, None] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from benchmark_data.taxa.phrases import families_of, slots_of
 from benchmark_data.taxa.places import places
-from benchmark_data.taxa.queries import has_words, shape_of
+from benchmark_data.taxa.queries import Speaker, has_words, shape_of
 from benchmark_data.taxa.sets import Group, Operand, common_names
 from benchmark_data.taxa.wordings import links, wordings
 from boolattn.files import package_table
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
-    from benchmark_data.taxa.queries import Speaker
     from experiments.sentences.varied import Skeleton, VariedWordings
 
 _TABLE = ("experiments.sentences", "contents.toml")

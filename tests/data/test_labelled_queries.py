@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from boolattn.data.labelled_queries import (
+from boolattn.data.sentences import (
     LabelledQuery,
     read_labelled_queries,
     write_labelled_queries,

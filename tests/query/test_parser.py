@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from boolattn.checksums import write_manifest
-from boolattn.data.labelled_queries import write_labelled_queries
+from boolattn.data.sentences import write_labelled_queries
 from boolattn.encoder import parser as parser_module
 from boolattn.encoder.export.folder import export_parser, stored_words
 from boolattn.encoder.parser import ParserModel, make_parser_labels, parser_loss

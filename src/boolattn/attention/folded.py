@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.attention.factors import SHORT, AttentionBias, Factors, bias_factors
-from boolattn.attention.gate import CuePredictor
+from boolattn.attention.gate import CuePredictor, Gate
 from boolattn.attention.layer import (
     N_COMPARED,
     BiasPredictor,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.attention.gate import Gate
     from boolattn.attention.gpu.kernel_bias import KernelCues, KernelWeights
 
 #: Taken from a scope logit to keep a token out of scope; finite in half precision.

@@ -21,10 +21,10 @@ from boolattn.encoder.towers import (
     query_encoder,
     settings_of,
 )
-from boolattn.encoders.callables import Encoder
+from boolattn.encoders.callables import Array, Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
-from boolattn.plugin.explain import explain
+from boolattn.plugin.explain import Explanation, explain
 from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import tensors_hash
 from boolattn.query.parser import vocabulary_sum
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
-
-    from boolattn.encoders.callables import Array
-    from boolattn.plugin.explain import Explanation
 
 
 #: Settings that change vectors, and neither names nor shapes of tensors.

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from sentence_transformers.util import batch_to_device
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
 from boolattn.errors import ConfigError, GateError, MissingDataError
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
-    from transformers import PreTrainedTokenizerBase
 
     from boolattn.attention.config import BoolAttnConfig
 

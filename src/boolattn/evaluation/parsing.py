@@ -6,12 +6,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from boolattn.query.tree import And, Atom, Not, signed_atoms
+from boolattn.query.tree import And, Atom, Not, QueryTree, signed_atoms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from boolattn.query.tree import QueryTree
 
 #: Measures of :func:`accuracy`.
 MEASURES = ("structure", "operands", "word_f1", "left_alone")

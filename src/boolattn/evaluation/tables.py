@@ -11,14 +11,12 @@ import numpy as np
 
 from boolattn.errors import ConfigError
 from boolattn.evaluation.metrics import LOWER_IS_BETTER, parse
-from boolattn.evaluation.results import domain_columns, domain_rows
+from boolattn.evaluation.results import Comparison, Results, domain_columns, domain_rows
 from boolattn.files import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
-
-    from boolattn.evaluation.results import Comparison, Results
 
     #: For each system the heights of its bars.
     Bars = Sequence[Sequence[float]]

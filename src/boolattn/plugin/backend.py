@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional as F
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from boolattn.attention.factors import SHORT
+from boolattn.attention.factors import SHORT, AttentionBias
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor, nn
-    from transformers import PreTrainedModel
 
     from boolattn.attention.boolattn import AnyCues
-    from boolattn.attention.factors import AttentionBias
     from boolattn.attention.gate import Gate
     from boolattn.attention.layer import CueState, LayerBias
 

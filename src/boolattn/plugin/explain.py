@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from boolattn.files import require
-from boolattn.plugin.backend import WITHOUT_INTERFACE, family_of, recording
+from boolattn.plugin.backend import WITHOUT_INTERFACE, Record, family_of, recording
 from boolattn.plugin.install import plugin_of
 from boolattn.settings import checked
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from boolattn.plugin.backend import Record
 
     Array = NDArray[np.float32]
 

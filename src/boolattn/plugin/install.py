@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import torch
 
 from boolattn.attention.boolattn import BoolAttn
-from boolattn.attention.config import OPERATORS
+from boolattn.attention.config import OPERATORS, BoolAttnConfig
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
     from transformers import PreTrainedConfig, PreTrainedModel
 
-    from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.layer import CueState
 
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from boolattn.attention.config import BoolAttnConfig
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
     from torch import Tensor, nn
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.attention.boolattn import BoolAttn
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.evaluation.results import Results, average, compare_results
+from boolattn.evaluation.results import Comparison, Results, average, compare_results
 from boolattn.evaluation.tables import short
 from boolattn.files import package_table
 from boolattn.jsonl import read_jsonl, write_jsonl
@@ -22,7 +22,6 @@ from boolattn.settings import build
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from boolattn.evaluation.results import Comparison
 
 T = TypeVar("T")
 

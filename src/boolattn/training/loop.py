@@ -24,7 +24,7 @@ from accelerate import PartialState
 from accelerate.utils import reduce
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
 from boolattn.attention.boolattn import BoolAttn
@@ -33,8 +33,6 @@ from boolattn.files import atomic_file, text_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from torch import Tensor
 
     from boolattn.data.records import Dataset
     from boolattn.training.settings import LoopSettings, Preset

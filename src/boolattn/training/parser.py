@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from accelerate.utils import send_to_device
 
-from boolattn.data.labelled_queries import read_labelled_queries
+from boolattn.data.sentences import LabelledQuery, read_labelled_queries
 from boolattn.encoder.parser import (
     MAX_TOKENS,
     SETTINGS,
@@ -35,7 +35,13 @@ from boolattn.encoder.parser import (
 )
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.evaluation.parsing import accuracy
-from boolattn.query.parsed_query import ParserLogits, decode, mark_operators
+from boolattn.query.parsed_query import (
+    ParsedQuery,
+    ParserLogits,
+    ParserOutput,
+    decode,
+    mark_operators,
+)
 from boolattn.query.parser import open_tokenizer
 from boolattn.query.tree import Atom
 from boolattn.training.batches.tokens import pad
@@ -49,8 +55,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
 
-    from boolattn.data.labelled_queries import LabelledQuery
-    from boolattn.query.parsed_query import ParsedQuery, ParserOutput
 
 logger = logging.getLogger(__name__)
 

@@ -23,14 +23,15 @@ from torch.utils.data import DataLoader, Subset
 from boolattn.encoder import towers as two_towers
 from boolattn.encoder.tower_storage import Card, save_towers
 from boolattn.errors import ConfigError
-from boolattn.evaluation.benchmark import prepare
+from boolattn.evaluation.benchmark import Judgements, prepare
 from boolattn.evaluation.metrics import mean, measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
 from boolattn.scoring.exact import exact_search
-from boolattn.training.batches.tokens import Tokens
+from boolattn.training.batches.tokens import Features, Tokens
 from boolattn.training.graphs import capture
 from boolattn.training.loop import (
     Loop,
+    RunFolder,
     load_checkpoint,
     parameter_groups,
     processes,
@@ -46,19 +47,15 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches.sampling import Steps
-    from boolattn.training.batches.tokens import Features
-    from boolattn.training.loop import RunFolder
     from boolattn.training.settings import Preset
 
     Validate = Callable[[SentenceTransformer], Mapping[str, float]]
     from collections.abc import Sequence
 
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.records import Dataset, Query
-    from boolattn.evaluation.benchmark import Judgements
 
 METRICS = ("recall@100", "r_precision", "leak")
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from boolattn.encoder.towers import DOCUMENT, query_encoder, settings_of, tower_of
 from boolattn.plugin.backend import BACKENDS, PACKED, Packed, recording
-from boolattn.training.batches.tokens import MULTIPLE, N_FILLERS
+from boolattn.training.batches.tokens import MULTIPLE, N_FILLERS, Features
 from boolattn.training.losses import scope_loss
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.training.batches.tokens import Features
 
 #: The task whose result is the scope loss of labelled sentences, not vectors.
 SCOPE = "scope"

@@ -20,10 +20,11 @@ from boolattn.encoder.export import graphs
 from boolattn.encoder.export.graphs import TEXTS, TowerGraph, content, finish_graph, trace
 from boolattn.encoder.parser import MAX_TOKENS, SETTINGS, ParserModel
 from boolattn.encoder.torch_encoder import TorchEncoder
-from boolattn.encoders.callables import unit
+from boolattn.encoders.callables import Encoder, unit
 from boolattn.encoders.int8 import (
     TORCH,
     WEIGHTS_MAP,
+    Array,
     quantise,
     read_tensors,
     write_parts,
@@ -46,9 +47,6 @@ from boolattn.query.parser import MANIFEST as PARSER_MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from boolattn.encoders.callables import Encoder
-    from boolattn.encoders.int8 import Array
 
 
 #: Files of a torch model that are text and small; weights and tokenizers are stored once.

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import Dataset
 
 from boolattn.errors import DataError
-from boolattn.training.batches.tokens import Features, Tokens
+from boolattn.training.batches.tokens import Features, ScopeSentences, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.data.records import Query
-    from boolattn.training.batches.tokens import ScopeSentences
     from boolattn.training.settings import TrainSettings
 
 #: Purposes of random generators, so that no two share draws.
