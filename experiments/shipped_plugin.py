@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoTokenizer
 import boolattn
 from benchmark_data.domains import DOMAINS
 from boolattn.data.catalog import DataOptions, open_dataset
-from boolattn.encoder.towers import encode_documents
+from boolattn.encoder.torch_encoder import encode_documents
 from boolattn.encoders.models import MINILM, SHIPPED, torch_source
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth

@@ -15,8 +15,7 @@ from boolattn import BoolAttnConfig
 from boolattn.cli import app
 from boolattn.data.beir import write_beir
 from boolattn.data.records import Document, Query
-from boolattn.encoder.tower_storage import save_towers
-from boolattn.encoder.towers import build_towers
+from boolattn.encoder.towers import build_towers, save_towers
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.evaluation import tables
 from boolattn.evaluation.results import Results

@@ -147,5 +147,4 @@ class BoolAttn(nn.Module):
         """Compute the bias of the encoder layer ``index``."""
         if not isinstance(cues, CueState):
             return cues.bias(index, hidden)
-        bias: AttentionBias = self.layers[str(index)](hidden, cues, self.operators)
-        return bias
+        return cast("AttentionBias", self.layers[str(index)](hidden, cues, self.operators))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -32,8 +33,7 @@ class PaperCuePredictor(nn.Module):
             operators: Operator embeddings. Shape ``(operators, d_o)``.
         """
         shifted = hidden[:, None] + self.operator(operators)[None, :, None]
-        logits: Tensor = self.score(shifted).squeeze(-1)
-        return logits
+        return cast("Tensor", self.score(shifted).squeeze(-1))
 
 
 class CuePredictor(nn.Module):
@@ -63,14 +63,12 @@ class CuePredictor(nn.Module):
         visible = (hidden * mask[..., None]).transpose(1, 2)
         context = F.relu(self.conv(visible)).transpose(1, 2)
         features = torch.cat([hidden, context], dim=-1)
-        logits: Tensor = features @ self.row(operators).T + self.bias
-        return logits.transpose(1, 2)
+        return (features @ self.row(operators).T + self.bias).transpose(1, 2)
 
 
 def cue_predictor(config: BoolAttnConfig, hidden_size: int) -> nn.Module:
     """Build the cue predictor of the chosen variant."""
-    kind = PaperCuePredictor if config.is_paper else CuePredictor
-    return kind(config, hidden_size)
+    return (PaperCuePredictor if config.is_paper else CuePredictor)(config, hidden_size)
 
 
 def shuffle(cue: Tensor, mask: Tensor, seed: int) -> Tensor:
@@ -152,7 +150,9 @@ class ContextGate(LearnedGate):
 
     def features(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Return one vector for each text; shapes as in :class:`LearnedGate`."""
-        is_dropping, seen = self._is_dropping(), mask
+        # A frozen gate draws no random numbers.
+        is_trained = torch.is_grad_enabled() and self.outer.weight.requires_grad
+        is_dropping, seen = self.training and self.config.use_noise and is_trained, mask
         if is_dropping:
             seen = mask * (torch.rand_like(mask) >= self.config.gate_token_dropout)
         # Padding is set to zero, so that it acts like the convolution's own padding.
@@ -164,15 +164,6 @@ class ContextGate(LearnedGate):
         features = torch.cat([strongest, mean.to(strongest.dtype)], dim=-1)
         return F.dropout(features, self.config.gate_dropout, training=is_dropping)
 
-    def _is_dropping(self) -> bool:
-        """Whether to use dropout. A frozen gate draws no random numbers."""
-        return (
-            self.training
-            and self.config.use_noise
-            and torch.is_grad_enabled()
-            and self.outer.weight.requires_grad
-        )
-
 
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
     """Return exactly ``hard``, with the gradient of ``soft``."""
@@ -182,8 +173,7 @@ def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
 
 def learned_gate(config: BoolAttnConfig, hidden_size: int) -> LearnedGate:
     """Build the learned gate of the settings."""
-    kind = ContextGate if config.gate_reads == "context" else LearnedGate
-    return kind(config, hidden_size)
+    return (ContextGate if config.gate_reads == "context" else LearnedGate)(config, hidden_size)
 
 
 class LexiconGate(nn.Module):
@@ -224,11 +214,13 @@ class LexiconGate(nn.Module):
             cue = self.cues[:, k]
             hit = hit & ((ids[:, k : k + n_tokens, None] == cue) | (cue < 0))
         # The longest of an owner's cues that start at a token covers the tokens of the others.
-        owners = (NO_OWNER, 0, 1, 2)
-        reach = torch.stack(
-            [torch.where(hit & (self.owners == o), lengths, 0).amax(-1) for o in owners], 1
-        )
-        covered = _extend(reach, longest)
+        owned = (hit & (self.owners == owner) for owner in (NO_OWNER, 0, 1, 2))
+        reach = torch.stack([torch.where(hits, lengths, 0).amax(-1) for hits in owned], 1)
+        # Each cue's length is copied from its first token to all its tokens.
+        covered = reach
+        for step in range(1, longest):
+            moved = F.pad(reach, (step, 0))[..., :n_tokens]
+            covered = torch.maximum(covered, torch.where(moved > step, moved, 0))
         wins = (covered == covered.amax(1, keepdim=True)) & (covered > 0)
         return wins[:, 1:]
 
@@ -243,12 +235,3 @@ class LexiconGate(nn.Module):
         starts = torch.arange(n_tokens, device=input_ids.device)
         ends = starts[:, None] + lengths
         return (joined[:, :n_tokens, None] == 0) & (joined[:, ends] == 0)
-
-
-def _extend(reach: Tensor, longest: int) -> Tensor:
-    """Copy each cue's length from its first token to all its tokens, along the last axis."""
-    covered, n_tokens = reach, reach.shape[-1]
-    for step in range(1, longest):
-        moved = F.pad(reach, (step, 0))[..., :n_tokens]
-        covered = torch.maximum(covered, torch.where(moved > step, moved, 0))
-    return covered

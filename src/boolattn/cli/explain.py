@@ -82,8 +82,7 @@ def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizer
     """Load the encoder and its tokenizer; one without BoolAttn gets the shipped plug-in."""
     from transformers import AutoTokenizer
 
-    from boolattn.encoder.tower_storage import load_towers
-    from boolattn.encoder.towers import query_encoder
+    from boolattn.encoder.towers import load_towers, query_encoder
     from boolattn.plugin.storage import attach, load
 
     is_towers = (home / "modules.json").is_file()

@@ -8,19 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
+from sentence_transformers.sentence_transformer.modules import Normalize
+from sentence_transformers.util import batch_to_device
 from tokenizers import Tokenizer
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.tower_storage import load_towers
-from boolattn.encoder.towers import (
-    encode_documents,
-    encode_queries,
-    must_normalise,
-    query_encoder,
-    settings_of,
-)
+from boolattn.encoder.bool_bert import QUERY, BoolBertModel
+from boolattn.encoder.towers import load_towers, query_encoder, settings_of
 from boolattn.encoders.callables import Array, Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
@@ -55,6 +51,7 @@ _CONFIGURATION = (
 )
 #: No encoder reads more tokens of a text.
 MAX_TOKENS = 8192
+_QUERIES_AT_ONCE = 32
 
 
 class TorchEncoder(Encoder):
@@ -160,3 +157,67 @@ class TorchEncoder(Encoder):
     def _array(self, vectors: Tensor) -> Array:
         vectors = F.normalize(vectors, dim=-1) if self._must_normalise else vectors
         return cast("Array", vectors.detach().float().cpu().numpy())
+
+
+@checked
+def encode_queries(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    operators: Sequence[Sequence[str]],
+) -> Tensor:
+    """Encode queries with oracle operator labels; ``model.encode_query`` uses the model's gate.
+
+    ``operators`` has the names of each query's operators; empty for none. Returns ``(texts, dim)``.
+
+    >>> from boolattn import BoolAttnConfig
+    >>> from boolattn.encoders.models import minilm_folder
+    >>> towers = build_towers(minilm_folder(), BoolAttnConfig(gate="label"))
+    >>> encode_queries(towers, ["moths but not ants"], operators=[["not"]]).shape
+    torch.Size([1, 384])
+    """
+    if not isinstance(query_encoder(model), BoolBertModel):
+        raise GateError("this model has no BoolAttn, so operators have no effect")
+    if len(texts) != len(operators):
+        raise GateError(f"got {len(texts)} texts and operators for {len(operators)}")
+    if not texts:
+        return torch.zeros(0, model.get_embedding_dimension() or 0)
+    model.eval()
+    # Sorted by length, as in encode, for less padding.
+    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    rows: list[Tensor] = []
+    with torch.inference_mode():
+        for start in range(0, len(order), _QUERIES_AT_ONCE):
+            chosen = order[start : start + _QUERIES_AT_ONCE]
+            features = model.preprocess([texts[i] for i in chosen], task=QUERY)
+            features = batch_to_device(features, model.device)
+            features["operators"] = [operators[i] for i in chosen]
+            rows.append(model(features, task=QUERY)["sentence_embedding"])
+    vectors = torch.cat(rows)
+    return vectors[torch.tensor(order, device=vectors.device).argsort()]
+
+
+def encode_documents(
+    model: SentenceTransformer, texts: Sequence[str], *, batch_size: int | None = None
+) -> Tensor:
+    """Encode documents, on a GPU in half precision; the vectors differ by at most 1e-3.
+
+    Returns ``(texts, dim)`` in float32, on the model's device.
+    """
+    is_half = model.device.type == "cuda"
+    options: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
+    options["batch_size"] = batch_size or (256 if is_half else 32)
+    with torch.autocast(model.device.type, torch.float16, enabled=is_half):
+        vectors: Tensor = model.encode_document(list(texts), **options).float()
+    overflowed = (~vectors.isfinite().all(-1)).nonzero()[:, 0].tolist()
+    if is_half and overflowed:
+        again = model.encode_document([texts[row] for row in overflowed], **options)
+        vectors = vectors.clone()  # encode's own cannot be written
+        vectors[overflowed] = again.float()
+    return vectors
+
+
+def must_normalise(model: SentenceTransformer) -> bool:
+    """Whether vectors are compared by cosine, and the model does not bring them to length 1."""
+    has_lengths = not any(isinstance(part, Normalize) for part in model.children())
+    return model.similarity_fn_name == "cosine" and has_lengths

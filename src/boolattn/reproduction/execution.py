@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from filelock import FileLock, Timeout
 
-from boolattn.encoder.tower_storage import load_towers
-from boolattn.encoder.towers import encode_documents
+from boolattn.encoder.torch_encoder import encode_documents
+from boolattn.encoder.towers import load_towers
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.benchmark import Judgements
 from boolattn.evaluation.metrics import measure, needed_depth

@@ -13,11 +13,11 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.tower_storage import load_towers
 from boolattn.encoder.towers import (
     TowerConfig,
     build_towers,
     from_pretrained,
+    load_towers,
     query_encoder,
     settings_of,
 )

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Subset
 
-from boolattn.encoder import towers as two_towers
-from boolattn.encoder.tower_storage import Card, save_towers
+from boolattn.encoder import torch_encoder
+from boolattn.encoder.towers import Card, save_towers
 from boolattn.errors import ConfigError
 from boolattn.evaluation.benchmark import Judgements, prepare
 from boolattn.evaluation.metrics import mean, measure, needed_depth
@@ -116,7 +116,7 @@ class Validator:
 
     def __call__(self, towers: SentenceTransformer) -> dict[str, float]:
         """Return the means over queries of Recall@100, R-precision and leak."""
-        documents = two_towers.encode_documents(towers.eval(), self.texts)
+        documents = torch_encoder.encode_documents(towers.eval(), self.texts)
         vectors = encode_queries(towers, self.judgements, self.operators)
         ranking = rank(vectors, documents, needed_depth(self.judgements, METRICS))
         values = measure(ranking, self.judgements, METRICS)
@@ -135,7 +135,7 @@ def encode_queries(
     if operators is None:
         return towers.encode_query(texts, convert_to_tensor=True, show_progress_bar=False)
     labels = [[name for name in names if name in operators] for names in judgements.operators]
-    return two_towers.encode_queries(towers, texts, operators=labels)
+    return torch_encoder.encode_queries(towers, texts, operators=labels)
 
 
 def rank(queries: Tensor, documents: Tensor, depth: int) -> Ranking:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.towers import must_normalise
+from boolattn.encoder.torch_encoder import must_normalise
 from boolattn.encoders.int8 import Array, quantise
 from boolattn.encoders.onnx_encoder import DOCUMENT, OPERAND, QUERY, VECTORS
 from boolattn.errors import UnsupportedEncoderError
