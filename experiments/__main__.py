@@ -62,7 +62,7 @@ def run(words: list[str], /, **options: Any) -> str:
     """Train and measure systems; a command that was stopped goes on."""
     import torch
 
-    from boolattn.reproduction.execution import run_all
+    from boolattn.reproduction.reproduce import run_all
     from boolattn.reproduction.requests import Paths
     from experiments.report import overview
 

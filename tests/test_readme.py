@@ -16,7 +16,7 @@ from click import UsageError
 from boolattn.cli import app
 from boolattn.data.catalog import DataOptions, built_folder
 from boolattn.evaluation.results import MEAN, Results, compare, domain_rows
-from boolattn.reproduction.execution import plan
+from boolattn.reproduction.reproduce import plan
 from boolattn.reproduction.requests import Paths
 from boolattn.reproduction.runs import Run
 from boolattn.training.settings import TABLES, load_preset

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
 from boolattn.encoder.towers import load_towers, query_encoder, settings_of
-from boolattn.encoders.callables import Array, Encoder
+from boolattn.encoders.callables import Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.explain import Explanation, explain
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
+
+    from boolattn.encoders.callables import Array
 
 
 #: Settings that change vectors, and neither names nor shapes of tensors.

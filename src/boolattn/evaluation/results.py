@@ -11,7 +11,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.benchmark import KINDS, Judgements, QueryInfo
-from boolattn.evaluation.metrics import Floats, mean
+from boolattn.evaluation.metrics import mean
 from boolattn.jsonl import read_jsonl, write_jsonl
 from boolattn.query.syntax import LONGER, TEMPLATES
 from boolattn.query.tree import OPERATORS
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.data.records import Dataset
+    from boolattn.evaluation.metrics import Floats
 
     #: Heading, kind of query, metric.
     Column = tuple[str, str, str]

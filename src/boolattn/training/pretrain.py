@@ -21,7 +21,7 @@ from boolattn.attention.gate import LearnedGate, learned_gate
 from boolattn.plugin.backend import Record, recording
 from boolattn.plugin.install import plugin_of
 from boolattn.training.batches.tokens import LabelledSentences, PretrainingSet, SentenceBatch
-from boolattn.training.loop import Log, Loop, fast_products, parameter_groups
+from boolattn.training.loop import Loop, fast_products, parameter_groups
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.sentences import Sentence
+    from boolattn.training.loop import Log
     from boolattn.training.settings import PretrainSettings
 
 _TRIPLET = ("anchor", "positive", "negative")

@@ -24,7 +24,6 @@ from boolattn.encoders.callables import Encoder, unit
 from boolattn.encoders.int8 import (
     TORCH,
     WEIGHTS_MAP,
-    Array,
     quantise,
     read_tensors,
     write_parts,
@@ -47,6 +46,8 @@ from boolattn.query.parser import MANIFEST as PARSER_MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from boolattn.encoders.int8 import Array
 
 
 #: Files of a torch model that are text and small; weights and tokenizers are stored once.
