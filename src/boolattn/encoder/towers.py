@@ -30,7 +30,7 @@ from boolattn.files import atomic_folder, scratch_folder
 from boolattn.plugin.install import NAME, detach, forward_of
 from boolattn.plugin.storage import FILE, refuse_adapters, strict_loading
 from boolattn.plugin.storage import load as load_attached
-from boolattn.settings import build, check_types, checked, limited
+from boolattn.settings import Checked, build, checked, limited
 
 if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
@@ -39,7 +39,7 @@ DOCUMENT = "document"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TowerConfig:
+class TowerConfig(Checked):
     """Settings of two towers."""
 
     #: ``mean`` over a text's tokens, or its first token (``cls``)
@@ -49,9 +49,6 @@ class TowerConfig:
     similarity: str = limited("cosine", choices=("cosine", "dot"))
     query_length: int = limited(64, least=3)  # most tokens of a query
     document_length: int = limited(256, least=3)  # most tokens of a document
-
-    def __post_init__(self) -> None:
-        check_types(self, least=0)
 
 
 @checked

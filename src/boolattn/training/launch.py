@@ -124,27 +124,22 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
 def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
     """Make the batches of a run; ``rankings`` as in :class:`Launch`."""
     settings, queries = preset.train, corpus.split(preset.data.train)
-    ids, ranked = [query.id for query in queries], {}
+    ids, ranked, domains = [query.id for query in queries], {}, None
     if rankings:
         ranking = read_run(rankings, ids, corpus.rows, skip_unknown=True)
         ranked = dict(zip(ids, ranking.rows.tolist(), strict=True))
     examples = make_examples(queries, corpus.rows, ranked)
     if settings.n_bm25 and not any(example.ranked for example in examples):
         raise ConfigError("n_bm25 asks for negatives of a ranking; name it: --rankings FILE")
-    domains = [str(document.metadata.get("domain", "")) for document in corpus.dataset.documents]
-    sampler = Sampler(
-        examples, len(corpus.documents), settings, domains if settings.one_domain else None
-    )
+    if settings.one_domain:
+        domains = [str(doc.metadata.get("domain", "")) for doc in corpus.dataset.documents]
+    sampler = Sampler(examples, len(corpus.documents), settings, domains)
     is_scoped = preset.model.use_plugin and settings.scope_weight
     texts = [example.query.text for example in sampler.examples]
-    steps = Steps(
-        sampler,
-        Tokens(corpus.tokenizer, texts, preset.model.query_length),
-        corpus.documents,
-        chunk=settings.chunk or Steps.chunk,
-        operators=label_operators(preset),
-        scoped=ScopeSentences(preset, corpus.tokenizer) if is_scoped else None,
-    )
+    tokens = Tokens(corpus.tokenizer, texts, preset.model.query_length)
+    steps = Steps(sampler, tokens, corpus.documents, operators=label_operators(preset))
+    steps.scoped = ScopeSentences(preset, corpus.tokenizer) if is_scoped else None
+    steps.chunk = settings.chunk or Steps.chunk
     # A short run uses few of the documents; a long one nearly all.
     if len(steps) * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
@@ -154,11 +149,9 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:
     """Open a preset's data set."""
-    data, splits = preset.data, preset.data.train.split("+")
-    options = DataOptions(
-        folder=folder, size=data.size, tell=logger.info, splits=splits, training=True
-    )
-    return open_dataset(data.name, options)
+    data = preset.data
+    options = {"folder": folder, "size": data.size, "splits": data.train.split("+")}
+    return open_dataset(data.name, DataOptions(**options, tell=logger.info, training=True))
 
 
 def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -201,9 +194,8 @@ def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:
         towers.requires_grad_(False)
     if plugin is not None:
         plugin.requires_grad_(True)
-        for head in (plugin.cue, plugin.gate) if settings.freeze_heads else ():
-            if head is not None:
-                head.requires_grad_(False)
+        for head in filter(None, (plugin.cue, plugin.gate)) if settings.freeze_heads else ():
+            head.requires_grad_(False)
     elif settings.freeze_heads or settings.freeze_encoder:
         raise ConfigError("freeze_heads and freeze_encoder need the plug-in: model.use_plugin=true")
     for part in towers.modules():

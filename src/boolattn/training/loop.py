@@ -203,8 +203,8 @@ class RunFolder:
                 remedy = "resume with the same, or name another folder"
                 raise ConfigError(f"{self.folder} is a run with {wrong[0]}; {remedy}")
             return
-        seed = getattr(preset, kind).seed
-        _write_json(path, {**run, "seed": seed, **about_machine(), "command": self.command})
+        run |= {"seed": getattr(preset, kind).seed, **about_machine(), "command": self.command}
+        _write_json(path, run)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add metrics, and write all again: a resumed run may have written later ones."""
@@ -252,26 +252,22 @@ def differences(here: Any, there: Any, name: str = "") -> Iterator[str]:  # noqa
 
 def about_machine() -> dict[str, Any]:
     """Return package versions, commit and device, to be stored with a result."""
-    versions = {"python": platform.python_version()}
+    versions, revision = {"python": platform.python_version()}, "unknown"
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
+    # The commit of this package's checkout, "+" where files differ from it.
+    describe = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
+    command = ["git", "-C", str(Path(__file__).parent), *describe]
+    with suppress(OSError, subprocess.SubprocessError):
+        revision = subprocess.check_output(
+            command, text=True, stderr=subprocess.DEVNULL, timeout=20
+        ).strip()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     # The kernel's version says nothing about a result.
     system = f"{platform.system()} {platform.machine()}"
-    machine = {"n_threads": torch.get_num_threads(), "system": system}
-    return {"versions": versions, "revision": _revision(), "machine": {"device": device, **machine}}
-
-
-def _revision() -> str:
-    """Return the commit of this package's checkout, "+" where files differ from it."""
-    describe = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
-    command = ["git", "-C", str(Path(__file__).parent), *describe]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return done.stdout.strip()
+    machine = {"device": device, "n_threads": torch.get_num_threads(), "system": system}
+    return {"versions": versions, "revision": revision, "machine": machine}
 
 
 def write_checkpoint(
@@ -284,8 +280,8 @@ def write_checkpoint(
     """Write the checkpoint of a step in the place of the one before, or not at all."""
     tensors = {_MODEL + name: tensor.contiguous() for name, tensor in _weights(model).items()}
     for index, moments in optimizer.state_dict()["state"].items():
-        for name, value in moments.items():
-            tensors[f"{_OPTIMIZER}{index}.{name}"] = torch.as_tensor(value).contiguous()
+        named = {f"{_OPTIMIZER}{index}.{name}": value for name, value in moments.items()}
+        tensors |= {name: torch.as_tensor(value).contiguous() for name, value in named.items()}
     tensors[f"{_RANDOM}cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state()

@@ -26,8 +26,7 @@ def cue_loss(logits: Tensor, labels: Tensor, mask: Tensor, *, positive_weight: f
     the weight of cues, about one token in ten.
     """
     loss = _cross_entropy(logits, labels, positive_weight)
-    weights = mask[:, None].to(loss.dtype).expand_as(loss)
-    return weighted_mean(loss, weights)
+    return weighted_mean(loss, mask[:, None].to(loss.dtype).expand_as(loss))
 
 
 def gate_loss(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:

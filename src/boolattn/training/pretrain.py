@@ -71,11 +71,8 @@ class Pretrainer:
         loop = Loop(groups, settings, "pretraining", n_steps)
         loop.run(lambda _step: self._losses(*next(batches)), log)
         self.encoder.requires_grad_(True)
-        return {
-            f"{name}_{key}": value
-            for name, sentences in data.held_out.items()
-            for key, value in self.measure(sentences).items()
-        }
+        measured = {name: self.measure(held_out) for name, held_out in data.held_out.items()}
+        return {f"{n}_{key}": value for n, row in measured.items() for key, value in row.items()}
 
     @torch.inference_mode()
     def measure(self, sentences: Sequence[Sentence]) -> dict[str, float]:
@@ -86,7 +83,7 @@ class Pretrainer:
         """
         self.encoder.eval()
         cue, scope = torch.zeros(2, 3, len(OPERATORS))
-        labels = self._labels(sentences)
+        labels = LabelledSentences(sentences, self.tokenizer)
         is_right: list[Tensor] = []
         for rows in torch.arange(len(sentences)).split(_EVALUATED_AT_ONCE):
             part = send_to_device(labels.batch(rows.tolist()), self.encoder.device)
@@ -129,8 +126,9 @@ class Pretrainer:
         """Yield sentences, and triplets where their loss counts, shuffled each epoch."""
         settings = self.settings
         size, n, n_triplets = settings.batch_size, len(data.sentences), len(data.triplets)
-        sentences = self._labels(data.sentences)
-        triplets = self._labels([getattr(t, name) for name in _TRIPLET for t in data.triplets])
+        sentences = LabelledSentences(data.sentences, self.tokenizer)
+        texts = [getattr(triplet, name) for name in _TRIPLET for triplet in data.triplets]
+        triplets = LabelledSentences(texts, self.tokenizer)
         for step in range(n_steps):
             epoch, position = divmod(step, per_epoch)
             order = np.random.default_rng([settings.seed, epoch]).permutation(n)
@@ -138,13 +136,9 @@ class Pretrainer:
             drawn = None
             if n_triplets:
                 # Three sentences each: a third as many take the same time.
-                first = chosen[: max(1, size // 3)]
-                rows = [
-                    column * n_triplets + row % n_triplets
-                    for column in range(len(_TRIPLET))
-                    for row in first
-                ]
-                drawn = triplets.batch(rows)
+                first = [row % n_triplets for row in chosen[: max(1, size // 3)]]
+                columns = range(0, 3 * n_triplets, n_triplets)
+                drawn = triplets.batch([column + row for column in columns for row in first])
             yield send_to_device((sentences.batch(chosen), drawn), self.encoder.device)
 
     def _losses(self, part: SentenceBatch, triplets: SentenceBatch | None) -> dict[str, Tensor]:
@@ -171,9 +165,6 @@ class Pretrainer:
             loss = F.triplet_margin_loss(anchor, same, other, margin=settings.margin)
             losses["triplet"] = settings.triplet_weight * loss
         return losses
-
-    def _labels(self, sentences: Sequence[Sentence]) -> LabelledSentences:
-        return LabelledSentences(sentences, self.tokenizer)
 
     def _forward(self, part: SentenceBatch, *, by_label: bool) -> tuple[Record, Tensor, Tensor]:
         """Encode; return also the hidden states that enter the first and leave the last layer."""

@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_all_start_methods
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -153,11 +154,11 @@ BEST_BY = "eval_r_precision"
 
 
 class Result(NamedTuple):
-    """The result of a training."""
+    """The folder of a trained model, its steps, its last loss, and its best metrics."""
 
-    model: Path  # Folder of the saved model
+    model: Path
     n_steps: int
-    metrics: dict[str, float]  # The last loss, and the metrics of the best evaluation
+    metrics: dict[str, float]
 
 
 @dataclass(eq=False)
@@ -200,11 +201,8 @@ class RetrievalTraining:
             logger.info("resuming from step %d", loop.start)
         batches = iter(self._loader(loop.start))
         self.model.train()
-        loop.run(
-            lambda _step: self.losses(next(batches)),
-            self.log,
-            lambda step: self.after_step(step, loop.optimizer),
-        )
+        after = partial(self.after_step, optimizer=loop.optimizer)
+        loop.run(lambda _step: self.losses(next(batches)), self.log, after)
         metrics = _summary(self.run.history)
         if settings.keep == "last" or BEST_BY not in metrics:
             self.save()
@@ -222,14 +220,8 @@ class RetrievalTraining:
         documents = documents.float()
         if self.processes.num_processes > 1:
             documents = all_gather_with_grad(documents)
-        loss = softmax_loss(
-            queries.float(),
-            documents,
-            targets,
-            blocked,
-            similarity=self.preset.model.similarity,
-            scale=self.preset.train.scale,
-        )
+        inputs = {"similarity": self.preset.model.similarity, "scale": self.preset.train.scale}
+        loss = softmax_loss(queries.float(), documents, targets, blocked, **inputs)
         if scope:
             loss = loss + self.preset.train.scope_weight * scope[0].float()
         return {"loss": loss}
@@ -266,10 +258,10 @@ class RetrievalTraining:
 
     def save(self) -> None:
         """Save the model as it is now with its card, atomically."""
-        data = self.preset.data
-        trained_on = f"{data.name}, split {data.train}, preset {self.preset.name}"
-        card = Card(data=trained_on, command=self.run.command)
         if self.processes.is_main_process:
+            data = self.preset.data
+            trained_on = f"{data.name}, split {data.train}, preset {self.preset.name}"
+            card = Card(data=trained_on, command=self.run.command)
             save_towers(self.towers, self.run.model, card=card)
 
     def _loader(self, start: int) -> DataLoader[Features]:
@@ -315,9 +307,8 @@ def _summary(history: list[dict[str, float]]) -> dict[str, float]:
     summary: dict[str, float] = {}
     for row in history:
         if row.get("eval_is_best"):
-            summary |= {name: value for name, value in row.items() if name.startswith("eval_")}
-            summary["best_step"] = row["step"]
+            names = [name for name in row if name.startswith("eval_") and name != "eval_is_best"]
+            summary |= {name: row[name] for name in names} | {"best_step": row["step"]}
         elif "loss" in row:
             summary["loss"] = row["loss"]
-    summary.pop("eval_is_best", None)
     return summary

@@ -162,7 +162,7 @@ class Sampler:
             first = np.random.default_rng([settings.seed, _FIXED, key[-1]])
             drawn = [int(first.choice(example.gold))]
         else:
-            drawn = [example.gold[int(rng.integers(len(example.gold)))]]
+            drawn = [example.gold[rng.integers(len(example.gold))]]
         n_logical = settings.n_logical if example.pools else 0
         pools = [example.pools[number % len(example.pools)] for number in range(n_logical)]
         pools += [example.ranked] * (settings.n_bm25 if example.ranked else 0)
@@ -215,13 +215,9 @@ class Steps(Dataset[Features]):
             used = [example.query.operators for example in batch.examples[start:end]]
             labels = [[int(name in names) for name in self.operators] for names in used]
             queries["operators"] = torch.tensor(labels)
-        features: Features = {
-            "queries": queries,
-            "documents": documents,
-            "places": places,
-            "targets": torch.arange(start, end) * batch.documents.shape[1],
-            "blocked": torch.from_numpy(batch.blocked(start, end)),
-        }
+        features: Features = {"queries": queries, "documents": documents, "places": places}
+        features["targets"] = torch.arange(start, end) * batch.documents.shape[1]
+        features["blocked"] = torch.from_numpy(batch.blocked(start, end))
         if self.scoped is not None:
             features["scoped"] = self.scoped.features(share, step, self.process)
         return features

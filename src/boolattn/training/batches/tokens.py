@@ -106,13 +106,9 @@ class Tokens:
         missing = sorted({row for row in rows if self._ids[row] is None})
         for start in range(0, len(missing), _TEXTS_AT_ONCE):
             part = missing[start : start + _TEXTS_AT_ONCE]
-            encoded = self._tokenizer(
-                [self._texts[row] for row in part],
-                truncation=True,
-                max_length=self._length,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-            )
+            texts, only_ids = [self._texts[row] for row in part], {"return_attention_mask": False}
+            only_ids |= {"return_token_type_ids": False}
+            encoded = self._tokenizer(texts, truncation=True, max_length=self._length, **only_ids)
             for row, ids in zip(part, encoded["input_ids"], strict=True):
                 self._ids[row] = np.array(ids, dtype=np.int32)
 
@@ -149,17 +145,13 @@ class PretrainingSet:
     @classmethod
     def generated(cls, settings: PretrainSettings) -> PretrainingSet:
         """Generate all; evaluate on seen and on unseen wordings."""
-        n, seed, n_held_out = settings.n_sentences, settings.seed, settings.n_held_out
-        mixture = Mixture(varied=settings.varied_share)
-        return cls(
-            [*generate(n, seed, mixture)],
-            [*generate_triplets(n, seed)] if settings.triplet_weight else [],
-            {
-                name: [*generate(n_held_out, seed + HELD_OUT_SEED, Mixture(unseen=unseen))]
-                for name, unseen in (("held_out", False), ("unseen", True))
-                if n_held_out
-            },
-        )
+        n, seed, held_out = settings.n_sentences, settings.seed, {}
+        sentences = [*generate(n, seed, Mixture(varied=settings.varied_share))]
+        triplets = [*generate_triplets(n, seed)] if settings.triplet_weight else []
+        for name in ("held_out", "unseen") if settings.n_held_out else ():
+            mixture = Mixture(unseen=name == "unseen")
+            held_out[name] = [*generate(settings.n_held_out, seed + HELD_OUT_SEED, mixture)]
+        return cls(sentences, triplets, held_out)
 
     @classmethod
     def setbert(cls, folder: Path, settings: PretrainSettings) -> PretrainingSet:
