@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 #: The passage collections.
 COLLECTIONS = ("MSMARCO", "NaturalQuestions")
-
 REPOSITORY = "ustc-zhangzm/BoolQuestions"
-
 _QUESTION = {"question": str, "question_type": str, "positive_ctxs": list, "negative_ctxs": list}
 
 
@@ -37,11 +35,8 @@ def load_boolquestions(collection: str, folder: Path | None = None) -> Dataset:
     folder = folder or cache_folder() / "boolquestions"
     documents = tuple(read_passages(collection, folder))
     known = frozenset(document.id for document in documents)
-    return Dataset(
-        name=f"BoolQuestions-{collection}",
-        documents=documents,
-        splits={"eval": tuple(read_questions(collection, folder, known))},
-    )
+    splits = {"eval": tuple(read_questions(collection, folder, known))}
+    return Dataset(name=f"BoolQuestions-{collection}", documents=documents, splits=splits)
 
 
 @checked
@@ -63,15 +58,9 @@ def read_questions(
         except ValueError as error:
             message = f"{where}: unknown question_type {kind!r}; known: {', '.join(Operator)}"
             raise DataError(message) from error
-        yield Query(
-            id=qid,
-            text=row["question"],
-            gold=gold,
-            operators=(operator,),
-            # A passage in both lists is relevant.
-            excluded=excluded - gold,
-            domain=collection,
-        )
+        # A passage in both lists is relevant.
+        sets = {"gold": gold, "excluded": excluded - gold}
+        yield Query(id=qid, text=row["question"], operators=(operator,), domain=collection, **sets)
 
 
 @checked

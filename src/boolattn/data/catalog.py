@@ -9,6 +9,7 @@ things, ``kinds.jsonl`` with the documents of each kind.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ def load_taxa(folder: Path) -> Dataset:
     return Dataset(name=f"taxa-{manifest['size']}", documents=documents, splits=splits)
 
 
-def load_domains(folder: Path, only: Sequence[str] = (), *, training: bool = False) -> Dataset:
+def load_domains(folder: Path, only: Sequence[str] = (), training: bool = False) -> Dataset:
     """Load domains into one data set; ``training`` leaves out the test domains."""
     manifest = _read_manifest(folder, "domains", {"size": str, "domains": dict})
     documents: list[Document] = []
@@ -123,9 +124,9 @@ def _queries(folder: Path, split: str, members: Members, exposure: str = "") -> 
 
 
 def _members(pairs: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], frozenset[str]]:
-    members: dict[tuple[str, ...], set[str]] = {}
+    members = defaultdict(set)
     for name, document in pairs:
-        members.setdefault(name, set()).add(document)
+        members[name].add(document)
     return {name: frozenset(ids) for name, ids in members.items()}
 
 
@@ -204,9 +205,8 @@ def _open_built(name: str, options: DataOptions) -> Dataset:
     folder = options.folder or built_folder(name, options)
     if options.folder is None and not folder.is_dir():
         build_benchmark(name, folder, options)
-    if name == "taxa":
-        return load_taxa(folder)
-    return load_domains(folder, options.only, training=options.training)
+    is_taxa = name == "taxa"
+    return load_taxa(folder) if is_taxa else load_domains(folder, options.only, options.training)
 
 
 def built_folder(name: str, options: DataOptions) -> Path:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import checkout_module
@@ -105,15 +105,13 @@ class Mixture:
 @checked
 def generate(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Sentence]:
     """Generate sentences; equal arguments give equal sentences on every machine."""
-    sentences: Iterator[Sentence] = _generator().generate(n, seed, mixture)
-    return sentences
+    return cast("Iterator[Sentence]", _generator().generate(n, seed, mixture))
 
 
 @checked
 def generate_triplets(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Triplet]:
     """Generate triplets; the negative has the anchor's operands and another structure."""
-    triplets: Iterator[Triplet] = _generator().generate_triplets(n, seed, mixture)
-    return triplets
+    return cast("Iterator[Triplet]", _generator().generate_triplets(n, seed, mixture))
 
 
 def _generator() -> Any:  # noqa: ANN401 - a module outside the wheel
@@ -176,19 +174,17 @@ class LabelledQuery:
 
 def write_labelled_queries(path: Path, rows: Iterable[tuple[str, LabelledQuery]]) -> int:
     """Write labelled queries, each with the name of its source; return how many."""
-    return write_jsonl(
-        path,
-        (
-            {
-                "text": query.text,
-                "operands": query.parsed.operands,
-                "negated": [at for at, is_not in enumerate(query.parsed.is_negated) if is_not],
-                "gaps": [f"{gap.operator.value}{gap.level}" for gap in query.parsed.gaps],
-                "source": source,
-            }
-            for source, query in rows
-        ),
+    lines = (
+        {
+            "text": query.text,
+            "operands": query.parsed.operands,
+            "negated": [at for at, is_not in enumerate(query.parsed.is_negated) if is_not],
+            "gaps": [f"{gap.operator.value}{gap.level}" for gap in query.parsed.gaps],
+            "source": source,
+        }
+        for source, query in rows
     )
+    return write_jsonl(path, lines)
 
 
 def read_labelled_queries(path: Path) -> dict[str, list[LabelledQuery]]:

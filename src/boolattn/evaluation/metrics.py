@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -23,16 +23,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 DEFAULT_METRICS = (
-    "recall@20",
-    "recall@50",
-    "recall@100",
-    "recall@1000",
-    "mrr@10",
-    "ndcg@10",
-    "r_precision",
-    "mrecall@100",
-    "leak",
-    "violations@10",
+    *(f"recall@{k}" for k in (20, 50, 100, 1000)),
+    *("mrr@10", "ndcg@10", "r_precision", "mrecall@100", "leak", "violations@10"),
     "excluded_before_full",
 )
 #: Metrics of which a lower value is better.
@@ -59,8 +51,7 @@ class JudgedSet:
     def reciprocal_rank(self, depth: int | None = None) -> Floats:
         """One divided by the rank of the first document, 0 if none is among the first results."""
         head = self.is_at[:, :depth]
-        first: Floats = np.max(head / np.arange(1, head.shape[1] + 1), axis=1, initial=0.0)
-        return first
+        return cast("Floats", np.max(head / np.arange(1, head.shape[1] + 1), axis=1, initial=0.0))
 
 
 class JudgedRanking(NamedTuple):
@@ -121,7 +112,7 @@ def r_precision(judged: JudgedRanking) -> Floats:
 def mrecall(judged: JudgedRanking, k: int) -> Floats:
     """1 if the first ``k`` results have all relevant documents, or ``k`` if there are more."""
     is_complete = judged.relevant.within(k) >= np.minimum(judged.relevant.n, k)
-    return np.where(judged.relevant.n > 0, is_complete.astype(float), np.nan)
+    return np.where(judged.relevant.n > 0, is_complete, np.nan)
 
 
 def leak(judged: JudgedRanking) -> Floats:

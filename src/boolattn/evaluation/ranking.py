@@ -78,10 +78,8 @@ class Ranking:
         [[4, 7, -1]]
         """
         lists = [
-            [row for row in ranked.tolist() if row >= 0 and row not in out]
-            for ranked, out in zip(
-                self.rows, (set(rows.tolist()) for rows in left_out), strict=True
-            )
+            ranked[(ranked >= 0) & ~np.isin(ranked, rows)].tolist()
+            for ranked, rows in zip(self.rows, left_out, strict=True)
         ]
         return Ranking.of(lists, self.depth)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import starmap
+from itertools import product, starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,11 +32,7 @@ GROUPINGS = ("template", "operator", "domain", "wording", "kind")
 DIGITS = 5
 #: Draws of the tests of significance, and how many are computed at once, to bound memory.
 N_DRAWS, _BATCH = 10_000, 500
-_ORDER = {
-    "template": (*TEMPLATES, *LONGER),
-    "operator": ("none", *OPERATORS),
-    "kind": KINDS,
-}
+_ORDER = {"template": (*TEMPLATES, *LONGER), "operator": ("none", *OPERATORS), "kind": KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +94,7 @@ class Results:
         if grouping not in GROUPINGS:
             raise ConfigError(f"unknown grouping {grouping!r}; there are {', '.join(GROUPINGS)}")
         used = dict.fromkeys(name for query in self.queries for name in query.groups(grouping))
-        first = [name for name in _ORDER.get(grouping, ()) if name in used]
+        first = (name for name in _ORDER.get(grouping, ()) if name in used)
         return {name: self.only(grouping, name) for name in dict.fromkeys([*first, *used])}
 
     def only(self, grouping: str, name: str) -> Results:
@@ -116,14 +112,12 @@ class Results:
         """Return plain values for JSON: the means, and the values of every query."""
         names = [item.name for item in fields(self) if item.name not in ("queries", "values")]
         means = {name: _rounded(value) for name, value in self.means.items()}
+        columns = [item.name for item in fields(QueryInfo)]
         return {
             "format": FORMAT,
             **{name: getattr(self, name) for name in names},
             "overall": {"n": len(self.queries), **means},
-            "queries": {
-                item.name: [getattr(query, item.name) for query in self.queries]
-                for item in fields(QueryInfo)
-            },
+            "queries": {name: [getattr(q, name) for q in self.queries] for name in columns},
             "values": {name: [*map(_rounded, row.tolist())] for name, row in self.values.items()},
         }
 
@@ -164,12 +158,9 @@ def results_of(judgements: Judgements, values: Mapping[str, Floats], **about: An
 def joined(domains: Sequence[Results]) -> Results:
     """Join the results of one system on the domains of one split."""
     values = {name: np.concatenate([d.values[name] for d in domains]) for name in domains[0].values}
-    return replace(
-        domains[0],
-        values=values,
-        queries=tuple(query for results in domains for query in results.queries),
-        n_documents=sum(results.n_documents for results in domains),
-    )
+    queries = tuple(query for results in domains for query in results.queries)
+    n_documents = sum(results.n_documents for results in domains)
+    return replace(domains[0], values=values, queries=queries, n_documents=n_documents)
 
 
 def average(results: Sequence[Results]) -> Results:
@@ -205,16 +196,10 @@ def compare(first: Floats, second: Floats, *, seed: int = 0) -> Comparison:
         # Sums of the same numbers in another order differ in the last digits.
         n_extreme += int(np.sum(np.abs(sums) >= abs(difference.sum()) - 1e-9))
         means.append(difference[for_queries.integers(0, len(difference), size)].mean(axis=1))
-    low, high = np.percentile(means, (2.5, 97.5)).tolist()
-    return Comparison(
-        n=len(difference),
-        first=float(first.mean()),
-        second=float(second.mean()),
-        difference=float(difference.mean()),
-        low=low,
-        high=high,
-        p_value=(n_extreme + 1) / (N_DRAWS + 1),
-    )
+    averages = (float(values.mean()) for values in (first, second, difference))
+    interval = np.percentile(means, (2.5, 97.5)).tolist()
+    p_value = (n_extreme + 1) / (N_DRAWS + 1)
+    return Comparison(len(difference), *averages, *interval, p_value)
 
 
 def compare_results(
@@ -294,11 +279,8 @@ def domain_columns(split: str) -> list[Column]:
     """
     if _is_other(split):
         metrics = {"R-prec.": "r_precision", _WRONG_DROPS: _WRONG_DROPS, "MRR@10": "mrr@10"}
-        columns = [
-            (f"{kind} {heading}", kind, metric)
-            for kind in ("with", "NOT")
-            for heading, metric in metrics.items()
-        ]
+        pairs = product(("with", "NOT"), metrics.items())
+        columns = [(f"{kind} {heading}", kind, metric) for kind, (heading, metric) in pairs]
         return [*columns, ("leak", "NOT", "leak")]
     columns = [(kind, kind, "r_precision") for kind in KINDS]
     columns.insert(KINDS.index("NOT") + 1, ("leak", "NOT", "leak"))
@@ -309,10 +291,9 @@ def domain_rows(results: Results) -> dict[str, list[float]]:
     """Return for each domain, and as the mean of the domains, a value for each column."""
     columns = domain_columns(results.split)
     if _is_other(results.split):
-        queries = tuple(
-            replace(query, kind="NOT" if "not" in query.operators else "with")
-            for query in results.queries
-        )
+        kinds = ("NOT" if "not" in query.operators else "with" for query in results.queries)
+        pairs = zip(results.queries, kinds, strict=True)
+        queries = tuple(replace(query, kind=kind) for query, kind in pairs)
         values = {**results.values, _WRONG_DROPS: 1 - results.values[_HELD]}
         results = replace(results, queries=queries, values=values)
     rows = {}

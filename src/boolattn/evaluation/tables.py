@@ -35,10 +35,9 @@ def split_table(results: Results) -> str:
     )
     groups = {"all": results}
     for grouping in ("template", "operator", "domain", "wording"):
-        named = results.by(grouping)
+        prefix = "" if grouping == "template" else f"{grouping}: "
         # A single group repeats the row of all.
-        if len(named) > 1:
-            prefix = "" if grouping == "template" else f"{grouping}: "
+        if len(named := results.by(grouping)) > 1:
             groups |= {prefix + name: group for name, group in named.items()}
     shown = [name for name, value in results.means.items() if not math.isnan(value)]
     heads = [re.sub("^recall", "R", name.replace("_before_", "<")) for name in shown]
@@ -128,11 +127,9 @@ def template_figure(results: Sequence[Results], metric: str = "recall@100") -> A
     if missing := [system.system for system in results if metric not in system.values]:
         raise ConfigError(f"the results of {missing[0]} have no {metric}")
     groups = [system.by("template") for system in results]
+    means = [{name: part.means[metric] for name, part in group.items()} for group in groups]
     names = list(dict.fromkeys(name for group in groups for name in group))
-    bars = [
-        [group[name].means[metric] if name in group else np.nan for name in names]
-        for group in groups
-    ]
+    bars = [[row.get(name, np.nan) for name in names] for row in means]
     first = results[0]
     size = f"{len(first.queries):,} queries, {first.n_documents:,} documents"
     heading = metric.replace("_", " ").capitalize().replace("Mrr", "MRR").replace("Ndcg", "nDCG")

@@ -83,7 +83,7 @@ class Pretrainer:
         """
         self.encoder.eval()
         cue, scope = torch.zeros(2, 3, len(OPERATORS))
-        labels = LabelledSentences(sentences, self.tokenizer)
+        labels = self._labels(sentences)
         is_right: list[Tensor] = []
         for rows in torch.arange(len(sentences)).split(_EVALUATED_AT_ONCE):
             part = send_to_device(labels.batch(rows.tolist()), self.encoder.device)
@@ -126,9 +126,9 @@ class Pretrainer:
         """Yield sentences, and triplets where their loss counts, shuffled each epoch."""
         settings = self.settings
         size, n, n_triplets = settings.batch_size, len(data.sentences), len(data.triplets)
-        sentences = LabelledSentences(data.sentences, self.tokenizer)
+        sentences = self._labels(data.sentences)
         texts = [getattr(triplet, name) for name in _TRIPLET for triplet in data.triplets]
-        triplets = LabelledSentences(texts, self.tokenizer)
+        triplets = self._labels(texts)
         for step in range(n_steps):
             epoch, position = divmod(step, per_epoch)
             order = np.random.default_rng([settings.seed, epoch]).permutation(n)
@@ -165,6 +165,9 @@ class Pretrainer:
             loss = F.triplet_margin_loss(anchor, same, other, margin=settings.margin)
             losses["triplet"] = settings.triplet_weight * loss
         return losses
+
+    def _labels(self, sentences: Sequence[Sentence]) -> LabelledSentences:
+        return LabelledSentences(sentences, self.tokenizer)
 
     def _forward(self, part: SentenceBatch, *, by_label: bool) -> tuple[Record, Tensor, Tensor]:
         """Encode; return also the hidden states that enter the first and leave the last layer."""

@@ -60,12 +60,8 @@ def load_collection(name: str) -> tuple[list[Document], list[PeopleQuery]]:
         Document(**{key: row[key] for key in _DOCUMENT})
         for _, row in read_jsonl(folder / "documents.jsonl", _DOCUMENT)
     ]
-    queries = [
-        PeopleQuery(
-            row["query"],
-            row["type"],
-            *(frozenset(row[key]) for key in ("relevant", "excluded", "undecided")),
-        )
-        for _, row in read_jsonl(folder / "queries.jsonl", _QUERY)
-    ]
+    queries = []
+    for _, row in read_jsonl(folder / "queries.jsonl", _QUERY):
+        sets = (frozenset(row[key]) for key in ("relevant", "excluded", "undecided"))
+        queries.append(PeopleQuery(row["query"], row["type"], *sets))
     return documents, queries
