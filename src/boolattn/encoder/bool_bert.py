@@ -64,13 +64,8 @@ class BoolBertConfig(PreTrainedConfig):
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
 
-_SIZES = (
-    "hidden_size",
-    "max_position_embeddings",
-    "num_attention_heads",
-    "num_hidden_layers",
-    "vocab_size",
-)
+_SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")
+_SIZES += ("max_position_embeddings", "vocab_size")
 
 
 class BoolBertModel(PreTrainedModel):
@@ -144,15 +139,10 @@ class BoolBertModel(PreTrainedModel):
         shape ``(batch, operators)``. ``task`` is that of sentence-transformers: the plug-in is
         used only for ``query``, not for ``document`` or ``None`` (``encode`` without a task).
         """
-        if task == QUERY:
-            kwargs["operators"] = operators
-        elif operators is not None:
+        if operators is not None and task != QUERY:
             raise GateError(f"operators are for the task {QUERY!r}; got the task {task!r}")
-        else:
-            kwargs["is_bare"] = True
-        output: BaseModelOutput = self.backbone(
-            input_ids=input_ids, attention_mask=attention_mask, **kwargs
-        )
+        kwargs |= {"attention_mask": attention_mask, "is_bare": task != QUERY}
+        output: BaseModelOutput = self.backbone(input_ids=input_ids, operators=operators, **kwargs)
         return output
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
@@ -184,11 +174,8 @@ def _backbone(config: BoolBertConfig) -> PreTrainedModel:
         if config.lexicon_shape is None:
             raise ConfigError(f"this {MODEL_TYPE} config lacks lexicon_shape; save the model again")
         n_cues, longest, n_ids = config.lexicon_shape
-        lexicon = LexiconGate(
-            torch.zeros(n_cues, longest, dtype=torch.int64),
-            torch.zeros(n_cues, dtype=torch.int64),
-            torch.zeros(n_ids, dtype=torch.uint8),
-        )
+        cues = torch.zeros(n_cues, longest, dtype=torch.int64)
+        lexicon = LexiconGate(cues, cues.new_zeros(n_cues), torch.zeros(n_ids, dtype=torch.uint8))
     install(encoder, settings, lexicon)
     return encoder
 

@@ -38,18 +38,9 @@ if TYPE_CHECKING:
 
 #: Settings that change vectors, and neither names nor shapes of tensors.
 _CONFIGURATION = (
-    "model_type",
-    "hidden_act",
-    "hidden_activation",
-    "activation",
-    "layer_norm_eps",
-    "norm_eps",
-    "num_attention_heads",
-    "n_heads",
-    "relative_attention_num_buckets",
-    "local_attention",
-    "global_attn_every_n_layers",
-    "boolattn",
+    *("model_type", "hidden_act", "hidden_activation", "activation", "layer_norm_eps", "norm_eps"),
+    *("num_attention_heads", "n_heads", "relative_attention_num_buckets", "local_attention"),
+    *("global_attn_every_n_layers", "boolattn"),
 )
 #: No encoder reads more tokens of a text.
 MAX_TOKENS = 8192
@@ -131,10 +122,9 @@ class TorchEncoder(Encoder):
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands by the query tower with every gate closed."""
-        if texts and self._bool_bert is not None:
-            closed: list[tuple[str, ...]] = [()] * len(texts)
-            return self._array(encode_queries(self.towers, texts, operators=closed))
-        return self.encode_queries(texts)
+        if not texts or self._bool_bert is None:
+            return self.encode_queries(texts)
+        return self._array(encode_queries(self.towers, texts, operators=[()] * len(texts)))
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
         """Encode whole queries by the query tower with its own gate, or by :attr:`labels`."""
@@ -186,17 +176,15 @@ def encode_queries(
         return torch.zeros(0, model.get_embedding_dimension() or 0)
     model.eval()
     # Sorted by length, as in encode, for less padding.
-    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    order = torch.tensor([-len(text) for text in texts]).argsort(stable=True)
     rows: list[Tensor] = []
     with torch.inference_mode():
-        for start in range(0, len(order), _QUERIES_AT_ONCE):
-            chosen = order[start : start + _QUERIES_AT_ONCE]
+        for chosen in order.split(_QUERIES_AT_ONCE):
             features = model.preprocess([texts[i] for i in chosen], task=QUERY)
             features = batch_to_device(features, model.device)
             features["operators"] = [operators[i] for i in chosen]
             rows.append(model(features, task=QUERY)["sentence_embedding"])
-    vectors = torch.cat(rows)
-    return vectors[torch.tensor(order, device=vectors.device).argsort()]
+    return torch.cat(rows)[order.argsort().to(model.device)]
 
 
 def encode_documents(

@@ -304,15 +304,10 @@ def _check_weights(part: Path) -> None:
         return  # sentence-transformers loads the encoder alone
     level = logging.get_verbosity()
     logging.set_verbosity_error()
+    options = {"config": config, "device_map": "meta", "local_files_only": True}
+    options |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
     try:
-        _, info = AutoModel.from_pretrained(
-            part,
-            config=config,
-            device_map="meta",
-            ignore_mismatched_sizes=True,
-            local_files_only=True,
-            output_loading_info=True,
-        )
+        _, info = AutoModel.from_pretrained(part, **options)
     finally:
         logging.set_verbosity(level)
     check_loaded(info, part)

@@ -224,10 +224,8 @@ class LineTable:
 
     def find(self, system: str, query_mode: str = "") -> Line | None:
         """Find a line; without a query mode, the first of the system."""
-        for line in self.lines:
-            if line.system == system and query_mode in ("", line.query_mode):
-                return line
-        return None
+        lines = (line for line in self.lines if line.system == system)
+        return next((x for x in lines if query_mode in ("", x.query_mode)), None)
 
 
 def make_tables(runs: Iterable[Run]) -> list[LineTable]:
@@ -261,10 +259,9 @@ def all_runs(folder: Path) -> list[Path]:
         *names, seed = astuple(RunKey.of(path))
         return (*(order.index(name) if name in order else len(order) for name in names), seed)
 
-    files = sorted(folder.glob(f"*/*/*{ENDING}"), key=position)
-    if not files:
-        raise MissingDataError(f"no finished run below {folder}; run some first")
-    return files
+    if files := sorted(folder.glob(f"*/*/*{ENDING}"), key=position):
+        return files
+    raise MissingDataError(f"no finished run below {folder}; run some first")
 
 
 def mean_and_deviation(means: Sequence[float]) -> str:

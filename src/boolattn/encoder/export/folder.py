@@ -183,15 +183,13 @@ class _Export:
         }
         names = (DOCUMENT, "passage", "corpus")  # those of sentence-transformers
         document_prompt = next((towers.prompts[n] for n in names if n in towers.prompts), "")
+        shared = ("fingerprint", "dimension", "similarity", "gate")
         return OnnxManifest(
-            fingerprint=encoder.fingerprint,
-            dimension=encoder.dimension,
-            similarity=encoder.similarity,
+            **{name: getattr(encoder, name) for name in shared},
             query_length=lengths[0],
             document_length=lengths[1],
             query_prompt=towers.prompts.get(QUERY) or "",
             document_prompt=document_prompt or "",
-            gate=encoder.gate,
             graphs=files,
             bits=7 if self.int8 else 32,
         )
@@ -199,13 +197,11 @@ class _Export:
 
 def check_agreement(torch: Encoder, onnx: Encoder) -> dict[str, float]:
     """Return the least cosines of the vectors of queries, operands and documents."""
-    pairs = {
-        "query_cosine": (torch.encode_queries(TEXTS), onnx.encode_queries(TEXTS)),
-        "operand_cosine": (torch.encode_operands(TEXTS), onnx.encode_operands(TEXTS)),
-        "document_cosine": (torch.encode_documents(TEXTS), onnx.encode_documents(TEXTS)),
-    }
-    cosines = {name: (unit(a) * unit(b)).sum(1).min() for name, (a, b) in pairs.items()}
-    return {name: round(float(cosine), 5) for name, cosine in cosines.items()}
+    agreement = {}
+    for kind, method in ((QUERY, "queries"), (OPERAND, "operands"), (DOCUMENT, "documents")):
+        here, there = (unit(getattr(e, f"encode_{method}")(TEXTS)) for e in (torch, onnx))
+        agreement[f"{kind}_cosine"] = round(float((here * there).sum(1).min()), 5)
+    return agreement
 
 
 #: Least share of texts of equal structure in both backends.
@@ -249,8 +245,8 @@ def export_parser(
     model = ParserModel.load(source)
     settings = json.loads((source / SETTINGS).read_text(encoding="utf-8"))
     table = model.encoder.embeddings.word_embeddings.weight.detach().numpy()
-    values, scales = quantise(table, 0)
-    shared = stored_words(Path(encoder), target, values, source) if encoder else {}
+    words, scales = quantise(table, 0)
+    shared = stored_words(Path(encoder), target, words, source) if encoder else {}
     with (
         atomic_folder(target, replace=True, marker=PARSER_MANIFEST) as draft,
         scratch_folder() as scratch,
@@ -259,17 +255,12 @@ def export_parser(
         trace(ParserGraph(model), example, (1,), scratch / GRAPH)
         finish_graph(scratch / GRAPH, draft / GRAPH)
         if "table" not in shared:
-            save_file({"values": values, "scales": scales}, draft / ParserManifest.table)
+            save_file({"values": words, "scales": scales}, draft / ParserManifest.table)
         if "tokenizer" not in shared:
             shutil.copyfile(source / TOKENIZER, draft / TOKENIZER)
-        manifest = replace(
-            ParserManifest(),
-            **shared,  # type: ignore[arg-type]  # names of texts
-            max_tokens=MAX_TOKENS,
-            threshold=settings["threshold"],
-            files={path.name: file_sum(path) for path in sorted(draft.iterdir())},
-            report=settings["report"],
-        )
+        sums = {path.name: file_sum(path) for path in sorted(draft.iterdir())}
+        values: Any = {**shared, **settings, "max_tokens": MAX_TOKENS, "files": sums}
+        manifest = ParserManifest(**values)
         write_manifest(draft / PARSER_MANIFEST, asdict(manifest))
     check_parser(model, Parser(target), texts)
     return manifest
@@ -297,18 +288,16 @@ def _relative(path: Path, folder: Path) -> str:
 
 def check_parser(model: ParserModel, parser: Parser, texts: Sequence[str]) -> None:
     """Raise if onnxruntime parses texts otherwise than torch."""
-    tokenizer = open_tokenizer(
-        parser.folder / parser.manifest.tokenizer, parser.manifest.max_tokens
-    )
-    same = []
+    manifest, n_same = parser.manifest, 0
+    tokenizer = open_tokenizer(parser.folder / manifest.tokenizer, manifest.max_tokens)
     for text, output in zip(texts, parser.parse(texts), strict=True):
         encoding = tokenizer.encode(mark_operators(text))
         ids = torch.tensor([encoding.ids])
         with torch.no_grad():
             expected = decode(model(ids, torch.ones_like(ids)), text, encoding.offsets, 0)
-        same.append(expected.parsed == output.parsed)
-    if sum(same) < LEAST_AGREEMENT * len(texts):
+        n_same += expected.parsed == output.parsed
+    if n_same < LEAST_AGREEMENT * len(texts):
         raise DataError(
-            f"onnxruntime parses {len(texts) - sum(same)} of {len(texts)} texts otherwise than "
+            f"onnxruntime parses {len(texts) - n_same} of {len(texts)} texts otherwise than "
             "torch; export with other texts if these are too uncertain"
         )
