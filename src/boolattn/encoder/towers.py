@@ -206,10 +206,7 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 #: Files of a tower's folder that are only for sentence-transformers.
 _TOWER_ONLY = ("sentence_bert_config.json", INDEX)
 UNKNOWN = "unknown"
-_TEMPLATE = files("boolattn.encoder").joinpath("card.md")
-_BIAS = """BoolAttn adds a learned bias to the attention of the query encoder. Documents are encoded
-without it.
-"""
+_BIAS = "It is a learned bias in the attention of the query encoder; documents are encoded without."
 _GATES = {
     "label": "oracle operator labels; without `operators` every gate is closed",
     "lexicon": "cue lexicon, from plain text",
@@ -266,15 +263,14 @@ def save_towers(
 
 def _point_to(tower: Path, root: Path) -> None:
     """Write config, tokenizer and an index of the weights to the root, for transformers."""
-    files: dict[str, str] = {}
+    places: dict[str, str] = {}
     for file in sorted(tower.iterdir()):
         if file.suffix == ".safetensors":
             with safe_open(file, framework="pt") as weights:
-                names = list(weights.keys())
-            files |= dict.fromkeys(names, f"{tower.name}/{file.name}")
+                places |= dict.fromkeys(weights.keys(), f"{tower.name}/{file.name}")
         elif file.name not in _TOWER_ONLY:
             shutil.copyfile(file, root / file.name)
-    index = {"metadata": {}, "weight_map": files}
+    index = {"metadata": {}, "weight_map": places}
     (root / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
 
 
@@ -284,7 +280,7 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     family = encoder.config.model_type
     if isinstance(encoder, BoolBertModel):
         config, family = encoder.config.boolattn_config, encoder.backbone.config.model_type
-        plugin = f"{config.variant} variant; gate: {_GATES[config.gate]}"
+        plugin = f"{config.variant} variant; gate: {_GATES[config.gate]}. {_BIAS}"
     rows = {
         "base encoder": card.base or base_name(encoder) or UNKNOWN,
         "family": family,
@@ -300,5 +296,5 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     table = "\n".join(f"| {key} | {cell} |" for key, cell in cells.items())
     command = f"\nTrained with\n\n```sh\n{card.command}\n```\n" if card.command else ""
     values = {"name": name, "licence": card.licence, "table": table, "command": command}
-    values["bias"] = "" if plugin == "none" else _BIAS
-    return Template(_TEMPLATE.read_text("utf-8")).substitute(values)
+    template = files("boolattn.encoder").joinpath("card.md").read_text("utf-8")
+    return Template(template).substitute(values)

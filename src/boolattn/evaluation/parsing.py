@@ -63,12 +63,11 @@ def word_f1(expected: QueryTree, parsed: QueryTree) -> float:
 
 
 def accuracy(pairs: Iterable[tuple[QueryTree, QueryTree]]) -> dict[str, float]:
-    """Compare parses with what is expected.
+    """Compare parses with what is expected; return shares of queries.
 
-    Returns:
-        Shares of queries: ``structure``, the right tree; ``operands``, the right words too, for
-        queries with operators, and ``word_f1``, the mean F1 of their operands' words;
-        ``left_alone``, plain queries that are parsed as one operand, whose words do not matter.
+    ``structure``, the right tree; ``operands``, the right words too, for queries with operators,
+    and ``word_f1``, the mean F1 of their operands' words; ``left_alone``, plain queries that are
+    parsed as one operand, whose words do not matter.
     """
     rows: dict[str, list[float]] = {name: [] for name in MEASURES}
     for expected, parsed in pairs:

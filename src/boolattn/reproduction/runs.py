@@ -5,14 +5,14 @@ A run's file has the values of every query.
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.results import Comparison, Results, average, compare_results
 from boolattn.evaluation.tables import short
 from boolattn.files import package_table
@@ -248,20 +248,6 @@ def make_tables(runs: Iterable[Run]) -> list[LineTable]:
             every = [*others.values(), *encoder_lines.values()]
             tables.append(LineTable(registry().datasets[dataset], encoder, every))
     return tables
-
-
-def all_runs(folder: Path) -> list[Path]:
-    """List the files of the runs below a folder, in the order of ``systems.toml``."""
-    known = registry()
-    order = [*known.datasets, *known.encoders, *known.systems]
-
-    def position(path: Path) -> tuple[int, ...]:
-        *names, seed = astuple(RunKey.of(path))
-        return (*(order.index(name) if name in order else len(order) for name in names), seed)
-
-    if files := sorted(folder.glob(f"*/*/*{ENDING}"), key=position):
-        return files
-    raise MissingDataError(f"no finished run below {folder}; run some first")
 
 
 def mean_and_deviation(means: Sequence[float]) -> str:

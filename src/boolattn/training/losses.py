@@ -41,13 +41,9 @@ def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask
     """Binary cross-entropy of every token's scope, in every layer and every head.
 
     Each head has its own loss, not the mean of the heads: the threshold is applied head by head,
-    and a mean can be right where no single head is.
-
-    Args:
-        logits: One for each layer. Shape ``(batch, tokens, operators, heads)``.
-        labels: Shape ``(batch, operators, tokens)``.
-        has_scope: Which operators count: used, and of known scope. Shape ``(batch, operators)``.
-        mask: Shape ``(batch, tokens)``.
+    and a mean can be right where no single head is. Logits, one for each layer, are ``(batch,
+    tokens, operators, heads)``, labels ``(batch, operators, tokens)``, the mask ``(batch, tokens)``
+    and ``has_scope``, the operators that are used and of known scope, ``(batch, operators)``.
     """
     wanted = labels.transpose(1, 2)[..., None]
     weights = (mask[:, :, None] * has_scope[:, None])[..., None]

@@ -168,12 +168,9 @@ def load_preset(
 ) -> Preset:
     """Read a preset by name, or from a TOML file, with single values changed.
 
-    Args:
-        name: One of :func:`preset_names`, or the path of a TOML file.
-        changes: ``key=value`` or ``table.key=value``; the value as in TOML, text also without
-            quotes, and ``none`` for a setting that may be left out.
-        first: Table in which a key without a table is looked up first.
-        values: Plain values instead of the preset's.
+    ``changes`` are ``key=value`` or ``table.key=value``; the value as in TOML, text also without
+    quotes, and ``none`` for a setting that may be left out. A key without a table is looked up in
+    the table ``first`` before the others. ``values`` take the place of the preset's.
     """
     values = read_preset(name) if values is None else values
     source = name if name.endswith(".toml") else f"preset {name}"

@@ -63,11 +63,8 @@ def export_model(
 ) -> OnnxManifest:
     """Write a model folder for onnxruntime, complete or not at all, and compare it with torch.
 
-    Args:
-        source: Folder of a trained model, or of any sentence-transformers model.
-        target: The new folder.
-        int8: Whether weights are rounded; else they stay float32.
-        log: Called with a line before each step.
+    The source is the folder of a trained model, or of any sentence-transformers model. ``int8``
+    rounds the weights; else they stay float32. ``log`` is called with a line before each step.
     """
     source, target = Path(source), Path(target)
     if target.suffix == ".onnx":
@@ -234,12 +231,8 @@ def export_parser(
 ) -> ParserManifest:
     """Write a parser folder for onnxruntime, complete or not at all, and compare it with torch.
 
-    Args:
-        source: Folder of a trained parser.
-        target: The new folder.
-        encoder: Folder of an encoder for onnxruntime; where it holds the same word vectors and
-            the same tokenizer, they are not stored again.
-        texts: Compared in both backends.
+    ``encoder`` is the folder of an encoder for onnxruntime; where it holds the same word vectors
+    and the same tokenizer, they are not stored again. ``texts`` are compared in both backends.
     """
     source, target = Path(source), Path(target)
     model = ParserModel.load(source)

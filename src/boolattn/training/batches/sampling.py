@@ -200,10 +200,9 @@ class Steps(Dataset[Features]):
     def __getitem__(self, step: int) -> Features:
         """Return a process's share of a batch.
 
-        Returns:
-            ``queries`` and ``documents`` (a list of batches, and ``places`` to undo their order)
-            for the encoders, ``targets`` and ``blocked`` for the loss over the whole batch, and
-            as many sentences with scopes, where these are supervised.
+        ``queries`` and ``documents`` (a list of batches, and ``places`` to undo their order) are
+        for the encoders, ``targets`` and ``blocked`` for the loss over the whole batch; with as
+        many sentences with scopes, where these are supervised.
         """
         batch = self.sampler.batch(step)
         share = len(batch.examples) // self.n_processes
