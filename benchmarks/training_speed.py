@@ -20,6 +20,7 @@ import logging
 import statistics
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -52,8 +53,6 @@ from boolattn.training.retrieval import Corpus, RetrievalTraining
 from boolattn.training.settings import Preset, load_preset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from boolattn.training.batches.tokens import Features
 
 #: Highest acceptable ratio of a step with the plug-in to one without.

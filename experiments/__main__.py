@@ -9,6 +9,7 @@ The same command may run several times at once: each takes the next run that no 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from click import argument, option
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from boolattn.reproduction.requests import RunRequest
 
 

@@ -9,15 +9,12 @@ ways. This lays all results of the folder out in Markdown, with tests of signifi
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from boolattn.evaluation.results import MEAN, Results, compare_results, domain_columns, domain_rows
 from boolattn.evaluation.tables import domain_figure, markdown, save_figure, short
 from boolattn.files import atomic_file
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _SPLITS = ("validation", "validation_unseen", "test", "unseen")
 

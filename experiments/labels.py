@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from boolattn.data.sentences import LabelledQuery
 from boolattn.query.parsed_query import MAX_LEVEL, Gap, ParsedQuery, Span, Spans
 from boolattn.query.syntax import template_tree
 from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 #: Words labelled with their operands: "<01|moths> <0|of Borneo> or <1|of Java>".
 LABEL = re.compile(r"<(\d+)\|([^<>|]+)>")

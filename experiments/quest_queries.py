@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import factorial
@@ -21,8 +22,6 @@ from boolattn.query.syntax import TEMPLATES, template_operators, template_tree
 from boolattn.query.tree import And, Not, Or
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from boolattn.data.quest import Quest
 
 # A category of one document is found by its name alone.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +15,6 @@ from boolattn.files import atomic_file
 from boolattn.reproduction.runs import ENDING, Run, make_tables, mean_and_deviation, registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from boolattn.evaluation.results import Comparison
     from boolattn.reproduction.runs import Line, LineTable
 

@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -29,8 +30,6 @@ from boolattn.training.batches.tokens import LabelledSentences
 from boolattn.training.pretrain import f1, token_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.attention.layer import BoolAttnLayer

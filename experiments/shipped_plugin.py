@@ -8,9 +8,9 @@ against the bare encoder, over the queries of all domains.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers import AutoModel, AutoTokenizer
@@ -26,9 +26,6 @@ from boolattn.evaluation.results import compare
 from boolattn.evaluation.tables import markdown, short
 from boolattn.plugin.install import plugin_of
 from boolattn.training.retrieval import encode_queries, rank
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 METRICS = ("r_precision", "recall@100", "leak")
 _SPLITS = {"validation": ("validation", "validation_unseen"), "test": ("test", "unseen")}

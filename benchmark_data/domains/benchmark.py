@@ -6,7 +6,9 @@ Choices have fixed seeds and loops are sorted, so that two machines write the sa
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from benchmark_data.domains import single, wordings
 from benchmark_data.domains.items import Decided, Value, choose, decide
@@ -19,11 +21,6 @@ from boolattn.data.catalog import DOMAIN_SPLITS, FORMATS
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import atomic_folder, package_table
 from boolattn.jsonl import write_jsonl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
 
 #: The domains by name: role, terms of use, files, kinds of facets.
 DOMAINS: Mapping[str, Mapping[str, Any]] = package_table("benchmark_data.domains", "domains.toml")

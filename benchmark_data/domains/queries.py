@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from boolattn.query.syntax import operand_signs, template_operators, template_tr
 from boolattn.query.tree import Operator, answers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     IdSets = Mapping[str, Iterable[str]]
     Phrased = tuple[str, Worded]  # the name of a wording, and the query
 

@@ -9,8 +9,10 @@ import hashlib
 import json
 import random
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version as package_version
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark_data.taxa import wordings
@@ -26,9 +28,6 @@ from boolattn.jsonl import write_jsonl
 from boolattn.query.syntax import TEMPLATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from boolattn.data.records import Query
 
 #: Queries of each template, by size and split. "unseen" uses the taxa of "test".

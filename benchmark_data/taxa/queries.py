@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchmark_data.taxa.phrases import Builder, Phrase, fill, slots_of
@@ -13,7 +14,6 @@ from boolattn.query.syntax import template_operators
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping, Sequence
 
     from benchmark_data.taxa.sets import Group, Operand
 

@@ -15,8 +15,8 @@ import random
 import re
 import sys
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from boolattn.data.sentences import LabelledQuery, Mixture, generate, write_labelled_queries
 from boolattn.errors import BoolattnError
@@ -46,10 +46,6 @@ from experiments.parser_queries.titles import (
 )
 from experiments.parser_queries.wordings import BANNED, filled_line, table
 from experiments.parsing.queries import benchmark_queries, validation_queries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
 
 #: How many queries of each source.
 COUNTS = {

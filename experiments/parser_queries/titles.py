@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 import re
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from boolattn.data.sentences import LabelledQuery
 from boolattn.jsonl import read_jsonl
@@ -18,10 +19,6 @@ from experiments.labels import form_tree, label_tree, parse_labelled
 from experiments.parser_queries.structures import plain_query
 from experiments.parser_queries.wordings import BANNED, table
 from experiments.parsing.queries import cue_word_names, validation_queries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
 _CUE = re.compile(
     r"\b(?:and|or|not|no|nor|without|but|except|neither|either|non|both|excluding|also)\b|&|n't\b",

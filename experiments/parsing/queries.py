@@ -7,10 +7,11 @@ trained on, selected by, or changed after either.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from boolattn.data.records import read_query
 from boolattn.data.sentences import LabelledQuery
@@ -20,10 +21,6 @@ from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.syntax import parse
 from boolattn.query.tree import Operator, atoms
 from experiments.labels import form_tree, label_template, label_tree, parse_labelled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _TEXTS = ("id", "text", "template", "domain", "wording")
 _LISTS = ("operators", "operands", "gold", "excluded", "partial")

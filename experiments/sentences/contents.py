@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -15,7 +16,6 @@ from boolattn.files import package_table
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping, Sequence
 
     from experiments.sentences.varied import Skeleton, VariedWordings
 

@@ -8,6 +8,7 @@ anew when a parameter changes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -31,7 +32,6 @@ from boolattn.attention.layer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import ModuleType
 
     from boolattn.attention.config import BoolAttnConfig

@@ -7,18 +7,16 @@ A folder has two additions that BEIR's tools ignore: excluded documents in
 from __future__ import annotations
 
 import csv
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from boolattn.data.records import Dataset, Document, Query, read_query
 from boolattn.errors import DataError, MissingDataError
 from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import check_fields, find_file, read_jsonl, read_lines, write_jsonl
 from boolattn.settings import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 _HEADER = "query-id\tcorpus-id\tscore"
 _EXCLUDED = ".excluded"

@@ -6,7 +6,9 @@ its excluded documents.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError
@@ -14,10 +16,6 @@ from boolattn.files import cache_folder
 from boolattn.jsonl import check_fields, find_file, read_jsonl, read_parquet
 from boolattn.query.tree import Operator
 from boolattn.settings import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 #: The passage collections.
 COLLECTIONS = ("MSMARCO", "NaturalQuestions")

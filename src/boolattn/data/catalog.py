@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.beir import read_beir, read_pairs
@@ -24,9 +26,6 @@ from boolattn.jsonl import check_fields, find_file, read_jsonl
 from boolattn.settings import check_types, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     #: Documents by set: rank, group and place of taxa; kind and value of domains.
     Members = Mapping[tuple[str, ...], frozenset[str]]
 

@@ -8,8 +8,10 @@ documents have; it is never used.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from boolattn.data.download import fetch
 from boolattn.data.records import Dataset, Document, Operand, Query, answer_sets
@@ -18,10 +20,6 @@ from boolattn.files import cache_folder
 from boolattn.jsonl import find_file, read_jsonl
 from boolattn.query.syntax import TEMPLATES, template_operators
 from boolattn.settings import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 ADDRESS = "https://storage.googleapis.com/gresearch/quest/"
 

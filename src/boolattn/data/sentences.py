@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import checkout_module
@@ -22,11 +24,6 @@ from boolattn.query.parsed_query import GAPS, ParsedQuery, Spans
 from boolattn.query.tokens import find_cues
 from boolattn.query.tree import OPERATORS, Operator
 from boolattn.settings import check_types, checked, limited
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
 
 Span = tuple[int, int]
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -22,9 +24,6 @@ from boolattn.files import atomic_folder
 from boolattn.query.parsed_query import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits, span_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from boolattn.query.parsed_query import ParsedQuery, Span
 
 SETTINGS, TOKENIZER, WEIGHTS = "parser.json", "tokenizer.json", "model.safetensors"

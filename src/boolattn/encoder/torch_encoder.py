@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,6 +14,7 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Normalize
 from sentence_transformers.util import batch_to_device
 from tokenizers import Tokenizer
+from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
@@ -27,11 +30,7 @@ from boolattn.query.parser import vocabulary_sum
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor
 
     from boolattn.encoders.callables import Array
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from boolattn.query.tree import And, Atom, Not, QueryTree, signed_atoms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 #: Measures of :func:`accuracy`.
 MEASURES = ("structure", "operands", "word_f1", "left_alone")

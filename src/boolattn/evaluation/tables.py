@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +17,6 @@ from boolattn.evaluation.results import Comparison, Results, domain_columns, dom
 from boolattn.files import require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
     #: For each system the heights of its bars.
     Bars = Sequence[Sequence[float]]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -18,10 +20,6 @@ from boolattn.attention.factors import SHORT, AttentionBias
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import Tensor, nn
-
     from boolattn.attention.boolattn import AnyCues
     from boolattn.attention.gate import Gate
     from boolattn.attention.layer import CueState, LayerBias

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,8 +15,6 @@ from boolattn.plugin.install import plugin_of
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

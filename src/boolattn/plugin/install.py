@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
+from torch import Tensor, nn
 
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import OPERATORS, BoolAttnConfig
@@ -29,9 +31,6 @@ from boolattn.plugin.backend import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from torch import Tensor, nn
     from torch.utils.hooks import RemovableHandle
     from transformers import PreTrainedConfig, PreTrainedModel
 

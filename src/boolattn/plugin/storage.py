@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -33,10 +35,7 @@ from boolattn.plugin.vocabulary import lexicon_gate
 from boolattn.settings import build, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor, nn
 
     from boolattn.attention.boolattn import BoolAttn
 

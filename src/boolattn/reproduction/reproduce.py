@@ -7,6 +7,7 @@ import logging
 import shutil
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -41,8 +42,6 @@ from boolattn.training.retrieval import encode_queries, rank, release_memory
 from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from sentence_transformers import SentenceTransformer
 
     from boolattn.evaluation.ranking import Ranking

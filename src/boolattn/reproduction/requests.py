@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -33,8 +34,6 @@ from boolattn.training.retrieval import Corpus, require_gpu
 from boolattn.training.settings import load_preset, read_preset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from boolattn.data.records import Dataset
     from boolattn.reproduction.runs import DatasetSpec, EncoderSpec, SystemSpec
     from boolattn.training.settings import Preset

@@ -5,10 +5,11 @@ A run's file has the values of every query.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,10 +19,6 @@ from boolattn.evaluation.tables import short
 from boolattn.files import package_table
 from boolattn.jsonl import read_jsonl, write_jsonl
 from boolattn.settings import build
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
 
 T = TypeVar("T")
 

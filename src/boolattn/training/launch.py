@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +42,6 @@ from boolattn.training.retrieval import (
 from boolattn.training.settings import load_preset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 

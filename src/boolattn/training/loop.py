@@ -13,6 +13,7 @@ import json
 import logging
 import platform
 import subprocess
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
@@ -32,8 +33,6 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, text_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from boolattn.data.records import Dataset
     from boolattn.training.settings import LoopSettings, Preset
 

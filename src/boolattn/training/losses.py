@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from sentence_transformers.util import cos_sim, dot_score
+from torch import Tensor
 from torch.nn import functional as F
 
 from boolattn.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
 
 
 def cue_loss(logits: Tensor, labels: Tensor, mask: Tensor, *, positive_weight: float = 1) -> Tensor:

@@ -13,14 +13,16 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path  # noqa: TC003 - types of options
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
+from torch import Tensor
 from transformers import HfArgumentParser
 
 from boolattn.data.sentences import LabelledQuery, read_labelled_queries
@@ -49,11 +51,8 @@ from boolattn.training.loop import Loop, fast_products
 from boolattn.training.settings import LoopSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
-    from torch import Tensor
 
 
 logger = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ Only BoolAttn and, optionally, the encoder's embedding layer are trained.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,8 +26,6 @@ from boolattn.training.loop import Loop, fast_products, parameter_groups
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.sentences import Sentence

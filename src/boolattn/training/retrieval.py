@@ -8,9 +8,11 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_all_start_methods
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -42,16 +44,12 @@ from boolattn.training.losses import softmax_loss
 from boolattn.training.tower_pass import TowerPass, can_pack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches.sampling import Steps
     from boolattn.training.settings import Preset
 
     Validate = Callable[[SentenceTransformer], Mapping[str, float]]
-    from collections.abc import Sequence
 
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder.towers import TowerConfig
 from boolattn.errors import ConfigError
 from boolattn.settings import Checked, build, limited
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _PRESETS = files("boolattn.training").joinpath("presets")
 

@@ -7,6 +7,7 @@ of a training step fit into one forward pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,8 +20,6 @@ from boolattn.training.batches.tokens import MULTIPLE, N_FILLERS, Features
 from boolattn.training.losses import scope_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sentence_transformers import SentenceTransformer
 
 

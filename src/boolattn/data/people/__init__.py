@@ -7,15 +7,12 @@ reading it. Each collection has ``documents.jsonl``, ``labels.jsonl``, ``queries
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from boolattn.data.records import Document
 from boolattn.jsonl import read_jsonl
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: Collections by split. A choice is made on the first; the second is looked at once.
 SPLITS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,6 @@ from boolattn.query.parser import GRAPH, OUTPUTS, Parser, ParserManifest, open_t
 from boolattn.query.parser import MANIFEST as PARSER_MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from boolattn.encoders.int8 import Array
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -31,9 +33,6 @@ from boolattn.encoders.onnx_encoder import DOCUMENT, OPERAND, QUERY, VECTORS
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from sentence_transformers import SentenceTransformer
 
     from boolattn.encoder.torch_encoder import TorchEncoder

@@ -6,6 +6,7 @@ same draws, and each of several processes knows the whole batch.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from boolattn.errors import DataError
 from boolattn.training.batches.tokens import Features, ScopeSentences, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from boolattn.data.records import Query
