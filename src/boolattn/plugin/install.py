@@ -278,7 +278,14 @@ def install(
             f"layers names layer {config.layers[-1]}, but the encoder has {n_layers}: "
             f"0 to {n_layers - 1}"
         )
-    implementation = _implementation(base) if has_interface else ""
+    # Encoders made from one config object share its setting: the first may have set ours.
+    used: str = base.config._attn_implementation if has_interface else ""
+    implementation = {ours: theirs for theirs, ours in BACKENDS.items()}.get(used, used)
+    if has_interface and implementation not in BACKENDS:
+        raise UnsupportedEncoderError(
+            f"cannot attach with attention {implementation!r}; load the encoder with "
+            f"attn_implementation one of {', '.join(BACKENDS)}"
+        )
     sizes = {"hidden_size": base.config.hidden_size, "n_heads": base.config.num_attention_heads}
     plugin = BoolAttn(config, n_layers=n_layers, lexicon=lexicon, **sizes)
     plugin.to(base.device, base.dtype).train(base.training)
@@ -287,20 +294,6 @@ def install(
         encoder.set_attn_implementation(BACKENDS[implementation])
     EncoderForward(base, attentions, implementation)
     return plugin
-
-
-def _implementation(base: PreTrainedModel) -> str:
-    """Return the attention implementation of an encoder, one of those with ours beside it."""
-    # Encoders made from one config object share its setting: the first may have set ours.
-    originals = {ours: original for original, ours in BACKENDS.items()}
-    implementation: str = base.config._attn_implementation
-    implementation = originals.get(implementation, implementation)
-    if implementation not in BACKENDS:
-        raise UnsupportedEncoderError(
-            f"cannot attach with attention {implementation!r}; load the encoder with "
-            f"attn_implementation one of {', '.join(BACKENDS)}"
-        )
-    return implementation
 
 
 def detach(encoder: PreTrainedModel) -> BoolAttn:

@@ -214,18 +214,17 @@ def _check_same(folder: Path, preset: Preset, towers: SentenceTransformer) -> No
                 f"{folder} is of another model: its {name} is {value}, not {getattr(model, name)}; "
                 f"--set model.{name}={value} takes it"
             )
-    if isinstance(encoder, BoolBertModel) and encoder.config.boolattn_config != preset.plugin:
+    if is_bool_bert and encoder.config.boolattn_config != preset.plugin:
         raise ConfigError(f"{folder} is of another model: its plug-in has other settings")
     source = torch_source(model.encoder)
-    if Path(source).is_dir():  # one that is not on disk is not needed, and not compared
-        config = AutoConfig.from_pretrained(source, local_files_only=True)
-        for name in _SHAPE:
-            here, there = (getattr(c, name, None) for c in (encoder.base_model.config, config))
-            if here != there:
-                raise ConfigError(
-                    f"{folder} is of another model: its encoder has {name} {here}, and "
-                    f"{model.encoder} {there}"
-                )
+    if not Path(source).is_dir():  # one that is not on disk is not needed, and not compared
+        return
+    config = AutoConfig.from_pretrained(source, local_files_only=True)
+    for name in _SHAPE:
+        here, there = (getattr(c, name, None) for c in (encoder.base_model.config, config))
+        if here != there:
+            problem = f"its encoder has {name} {here}, and {model.encoder} {there}"
+            raise ConfigError(f"{folder} is of another model: {problem}")
 
 
 def average(base: str, model: Path, share: float) -> SentenceTransformer:

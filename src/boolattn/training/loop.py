@@ -151,10 +151,7 @@ def parameter_groups(
             own_rate = plugin_rate if id(parameter) in is_new else 0.0
             key = (own_rate or settings.learning_rate, settings.weight_decay if decays else 0.0)
             groups.setdefault(key, []).append(parameter)
-    return [
-        {"params": chosen, "lr": rate, "weight_decay": decay}
-        for (rate, decay), chosen in groups.items()
-    ]
+    return [{"params": p, "lr": rate, "weight_decay": d} for (rate, d), p in groups.items()]
 
 
 def _inside(model: nn.Module, kind: type[nn.Module]) -> set[int]:
@@ -188,22 +185,20 @@ class RunFolder:
             return
         path = self.folder / "run.json"
         run = {"kind": kind, "settings": preset.to_dict(), "data": dict(data)}
-        if path.is_file():
-            if not self.resume:
-                raise ConfigError(
-                    f"{self.folder} holds a run already; --resume it, or name another"
-                )
-            try:
-                saved = json.loads(path.read_text("utf-8"))
-                wrong = [*differences(run, {name: saved.get(name) for name in run})]
-            except (OSError, ValueError, AttributeError) as error:
-                raise DataError(f"{path} is damaged: {error}") from error
-            if wrong:
-                remedy = "resume with the same, or name another folder"
-                raise ConfigError(f"{self.folder} is a run with {wrong[0]}; {remedy}")
+        if not path.is_file():
+            about = {"seed": getattr(preset, kind).seed, **about_machine()}
+            _write_json(path, {**run, **about, "command": self.command})
             return
-        run |= {"seed": getattr(preset, kind).seed, **about_machine(), "command": self.command}
-        _write_json(path, run)
+        if not self.resume:
+            raise ConfigError(f"{self.folder} holds a run already; --resume it, or name another")
+        try:
+            saved = json.loads(path.read_text("utf-8"))
+            wrong = [*differences(run, {name: saved.get(name) for name in run})]
+        except (OSError, ValueError, AttributeError) as error:
+            raise DataError(f"{path} is damaged: {error}") from error
+        if wrong:
+            remedy = "resume with the same, or name another folder"
+            raise ConfigError(f"{self.folder} is a run with {wrong[0]}; {remedy}")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add metrics, and write all again: a resumed run may have written later ones."""
@@ -212,11 +207,10 @@ class RunFolder:
             return
         words = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
         logger.info("step %d: %s", step, words)
+        pairs = ((row["step"], item) for row in self.history for item in row.items())
+        rows = [(at, name, float(value)) for at, (name, value) in pairs if name != "step"]
         with atomic_file(self.folder / "metrics.csv") as handle:
-            writer = csv.writer(handle)
-            writer.writerow(("step", "name", "value"))
-            for row in self.history:
-                writer.writerows((row["step"], n, float(v)) for n, v in row.items() if n != "step")
+            csv.writer(handle).writerows([("step", "name", "value"), *rows])
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the final metrics."""
@@ -232,11 +226,10 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 def data_hashes(dataset: Dataset) -> dict[str, str]:
     """Hash documents and queries of each split, whatever file they come from."""
-    documents = ((document.id, document.text) for document in dataset.documents)
-    hashes = {"name": dataset.name, "documents": text_hash(documents)}
+    rows = {"documents": [(document.id, document.text) for document in dataset.documents]}
     for split, queries in dataset.splits.items():
-        hashes[split] = text_hash((q.id, q.text, " ".join(sorted(q.gold))) for q in queries)
-    return hashes
+        rows[split] = [(q.id, q.text, " ".join(sorted(q.gold))) for q in queries]
+    return {"name": dataset.name, **{name: text_hash(part) for name, part in rows.items()}}
 
 
 def differences(here: Any, there: Any, name: str = "") -> Iterator[str]:  # noqa: ANN401
@@ -284,10 +277,10 @@ def write_checkpoint(
     tensors[f"{_RANDOM}cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state()
-    draft = path.with_suffix(".part")
+    draft, about = path.with_suffix(".part"), {"step": str(step), "history": json.dumps(history)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, draft, {"step": str(step), "history": json.dumps(history)})
+        save_file(tensors, draft, about)
         draft.replace(path)
     except (OSError, SafetensorError) as error:
         draft.unlink(missing_ok=True)
@@ -334,5 +327,4 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the model's tensors under one name each, though towers may share them."""
-    tensors = chain(model.named_parameters(), model.named_buffers())
-    return {name: tensor.detach() for name, tensor in tensors}
+    return {n: t.detach() for n, t in chain(model.named_parameters(), model.named_buffers())}

@@ -52,14 +52,13 @@ def make_examples(
     def known(ids: Iterable[str]) -> tuple[int, ...]:
         return tuple(sorted(rows[name] for name in ids if name in rows))
 
-    examples = []
+    examples, ranked = [], rankings or {}
     for query in queries:
         if gold := known(query.gold):
             answers = frozenset(gold).union(known(query.undecided))
             pools = tuple(filter(None, (known(query.excluded), known(query.partial))))
-            ranked = (rankings or {}).get(query.id, ())
-            unlike = tuple(row for row in ranked if row >= 0 and row not in answers)
-            examples.append(TrainingExample(query, gold, answers, pools, unlike))
+            unlike = (r for r in ranked.get(query.id, ()) if r >= 0 and r not in answers)
+            examples.append(TrainingExample(query, gold, answers, pools, tuple(unlike)))
     return examples
 
 
@@ -79,11 +78,10 @@ class TrainingBatch:
         negatives. Shape ``(end - start, queries * (1 + negatives))``.
         """
         flat = self.documents.ravel().tolist()
-        blocked = np.zeros((end - start, len(flat)), dtype=np.bool_)
-        for row, index in enumerate(range(start, end)):
-            answers = self.examples[index].answers
-            blocked[row] = [document in answers for document in flat]
-            blocked[row, index * self.documents.shape[1]] = False
+        answers = [example.answers for example in self.examples[start:end]]
+        blocked = np.array([[document in known for document in flat] for known in answers])
+        rows = np.arange(end - start)
+        blocked[rows, (rows + start) * self.documents.shape[1]] = False
         return blocked
 
 

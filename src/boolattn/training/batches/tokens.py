@@ -161,9 +161,9 @@ class PretrainingSet:
         test = list(read_setbert(folder, settings.seed, is_test=True))
         order = np.random.default_rng(settings.seed).permutation(len(test))
         triplets = [triplet for _, triplet in rows if triplet and settings.triplet_weight]
-        sentences = [sentence for sentence, _ in rows]
         chosen = [test[index][0] for index in order[: settings.n_held_out]]
-        return cls(sentences, triplets, {"held_out": chosen} if chosen else {})
+        held_out = {"held_out": chosen} if chosen else {}
+        return cls([sentence for sentence, _ in rows], triplets, held_out)
 
 
 class SentenceBatch(NamedTuple):
@@ -206,8 +206,7 @@ class LabelledSentences:
         labels = []
         for name in OPERATORS:
             cues = [(cue.start, cue.end) for cue in sentence.cues if cue.operator == name]
-            scoped = (scope for scope in sentence.scopes if scope.operator == name)
-            scopes = [span for scope in scoped for span in scope.spans]
+            scopes = [span for s in sentence.scopes if s.operator == name for span in s.spans]
             labels.append([span_labels(s, offsets, sentence.text) for s in (cues, scopes)])
         return torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
 
