@@ -63,7 +63,7 @@ def restore(out: Path) -> None:
     weights |= {name: named[name] for name in model.state_dict() if name in named}
     model.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
     check_parser(model.eval(), parser, TEXTS)
-    model.save(out, parser.folder / parser.manifest.tokenizer, parser.threshold)
+    model.save(out, parser.folder / parser.manifest.tokenizer, threshold=parser.threshold)
 
 
 def _numbered(name: str) -> tuple[int, str]:

@@ -63,7 +63,8 @@ class CuePredictor(nn.Module):
         visible = (hidden * mask[..., None]).transpose(1, 2)
         context = F.relu(self.conv(visible)).transpose(1, 2)
         features = torch.cat([hidden, context], dim=-1)
-        return (features @ self.row(operators).T + self.bias).transpose(1, 2)
+        logits: Tensor = features @ self.row(operators).T + self.bias
+        return logits.transpose(1, 2)
 
 
 def cue_predictor(config: BoolAttnConfig, hidden_size: int) -> nn.Module:

@@ -56,7 +56,7 @@ def read_corpus(folder: Path) -> Iterator[Document]:
     """Stream the documents of a BEIR folder."""
     path = find_file(folder, "corpus.jsonl")
     for _, row in read_jsonl(path, _FIELDS, unique="_id"):
-        optional = {"title": row.get("title") or "", "metadata": row.get("metadata") or {}}
+        optional: Any = {"title": row.get("title") or "", "metadata": row.get("metadata") or {}}
         yield Document(id=row["_id"], text=row["text"], **optional)
 
 
@@ -185,7 +185,7 @@ def read_pairs(path: Path) -> Dataset:
             documents[first] = Document(id=first, text=row["doc1"])
             documents[second] = Document(id=second, text=row["doc2"])
             for key, right, wrong in (("q1", first, second), ("q2", second, first)):
-                sets = {"gold": frozenset({right}), "excluded": frozenset({wrong})}
+                sets: Any = {"gold": frozenset({right}), "excluded": frozenset({wrong})}
                 queries.append(Query(id=f"{name}/{key}", text=row[key], **sets))
         splits[file.stem] = tuple(queries)
     return Dataset(name=path.stem, documents=list(documents.values()), splits=splits)

@@ -57,7 +57,7 @@ def read_questions(
             message = f"{where}: unknown question_type {kind!r}; known: {', '.join(Operator)}"
             raise DataError(message) from error
         # A passage in both lists is relevant.
-        sets = {"gold": gold, "excluded": excluded - gold}
+        sets: Any = {"gold": gold, "excluded": excluded - gold}
         yield Query(id=qid, text=row["question"], operators=(operator,), domain=collection, **sets)
 
 

@@ -84,12 +84,12 @@ def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0
     known = frozenset(document.id for document in documents)
     categories = _read_categories(folder, known)
     files = {split: _read_queries(path, split, known, min_share) for split, path in paths.items()}
-    splits = {
+    filled = {
         split: tuple(_with_sets(query, categories) for query in queries)
         for split, (queries, _) in files.items()
     }
     named = {split: named for split, (_, named) in files.items()}
-    corpus: Any = {"name": name, "documents": documents, "splits": splits}
+    corpus: Any = {"name": name, "documents": documents, "splits": filled}
     return Quest(**corpus, categories=categories, named=named)
 
 

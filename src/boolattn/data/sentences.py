@@ -30,10 +30,7 @@ Span = tuple[int, int]
 #: Added to the seed of evaluation sentences, so that they differ from those of training.
 HELD_OUT_SEED = 1_000_003
 #: The paper's equivalents of SetBERT's cues, and how often one replaces its cue (*ours*).
-_EQUIVALENTS = {
-    "and": ("as well as", "are also", "including"),
-    "not": ("other than", "excluding"),
-}
+_EQUIVALENTS = {"and": ("as well as", "are also", "including"), "not": ("other than", "excluding")}
 _REPLACED = 0.5
 _TRAIN_SHARE = 0.8
 

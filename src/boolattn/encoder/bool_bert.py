@@ -64,8 +64,10 @@ class BoolBertConfig(PreTrainedConfig):
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
 
-_SIZES = ("hidden_size", "num_attention_heads", "num_hidden_layers")
-_SIZES += ("max_position_embeddings", "vocab_size")
+_SIZES = (
+    *("hidden_size", "num_attention_heads", "num_hidden_layers"),
+    *("max_position_embeddings", "vocab_size"),
+)
 
 
 class BoolBertModel(PreTrainedModel):
@@ -167,8 +169,8 @@ def _backbone(config: BoolBertConfig) -> PreTrainedModel:
     has_choice = base.model_type not in WITHOUT_INTERFACE
     attention = config._attn_implementation if has_choice else "eager"
     # The precision of the whole model, not of the encoder's original file.
-    dtype = torch.get_default_dtype()
-    encoder = AutoModel.from_config(base, attn_implementation=attention, dtype=dtype)
+    options = {"attn_implementation": attention, "dtype": torch.get_default_dtype()}
+    encoder: PreTrainedModel = AutoModel.from_config(base, **options)
     settings, lexicon = config.boolattn_config, None
     if settings.gate == "lexicon":
         if config.lexicon_shape is None:

@@ -51,10 +51,8 @@ class QueryInfo:
     template: str = ""
     operators: tuple[str, ...] = ()
     domain: str = ""
-    #: ``seen`` or ``unseen`` in training.
-    wording: str = ""
-    #: One of :data:`KINDS`.
-    kind: str = ""
+    wording: str = ""  # ``seen`` or ``unseen`` in training
+    kind: str = ""  # one of :data:`KINDS`
 
     def groups(self, grouping: str) -> tuple[str, ...]:
         """Return the groups of the query; with two operators it belongs to both."""
@@ -98,7 +96,7 @@ class Judgements:
         return cls(usable, len(rows), *map(RowSets.of, sets))
 
     def __len__(self) -> int:
-        return len(self.relevant)
+        return len(self.queries)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

@@ -36,10 +36,8 @@ PAIRS_DEPTH = 1000
 class JudgedSet:
     """Where the documents of one set are in each ranking."""
 
-    #: Whether the document at each rank belongs to the set. Shape ``(rankings, depth)``.
-    is_at: NDArray[np.bool_]
-    #: Size of the set, returned or not. Shape ``(rankings,)``.
-    n: Ints
+    is_at: NDArray[np.bool_]  # whether that at each rank is of the set. ``(rankings, depth)``
+    n: Ints  # size of the set, returned or not. ``(rankings,)``
 
     def within(self, depth: int | Ints) -> Ints:
         """Number of documents within one depth, or one depth for each ranking."""

@@ -195,10 +195,10 @@ def compare(first: Floats, second: Floats, *, seed: int = 0) -> Comparison:
         # Sums of the same numbers in another order differ in the last digits.
         n_extreme += int(np.sum(np.abs(sums) >= abs(difference.sum()) - 1e-9))
         means.append(difference[for_queries.integers(0, len(difference), size)].mean(axis=1))
-    averages = (float(values.mean()) for values in (first, second, difference))
-    interval = np.percentile(means, (2.5, 97.5)).tolist()
+    low, high = np.percentile(means, (2.5, 97.5)).tolist()
+    averages = (float(first.mean()), float(second.mean()), float(difference.mean()))
     p_value = (n_extreme + 1) / (N_DRAWS + 1)
-    return Comparison(len(difference), *averages, *interval, p_value)
+    return Comparison(len(difference), *averages, low, high, p_value)
 
 
 def compare_results(
@@ -290,9 +290,10 @@ def domain_rows(results: Results) -> dict[str, list[float]]:
     """Return for each domain, and as the mean of the domains, a value for each column."""
     columns = domain_columns(results.split)
     if _is_other(results.split):
-        kinds = ("NOT" if "not" in query.operators else "with" for query in results.queries)
-        pairs = zip(results.queries, kinds, strict=True)
-        queries = tuple(replace(query, kind=kind) for query, kind in pairs)
+        queries = tuple(
+            replace(query, kind="NOT" if "not" in query.operators else "with")
+            for query in results.queries
+        )
         values = {**results.values, _WRONG_DROPS: 1 - results.values[_HELD]}
         results = replace(results, queries=queries, values=values)
     rows = {}

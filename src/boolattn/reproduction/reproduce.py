@@ -300,7 +300,7 @@ def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> Sentence
         with atomic_file(begun) as handle:
             handle.write(text)
     rankings = _bm25(run.corpus, preset, paths.work) if preset.train.n_bm25 else None
-    options = {"resume": is_begun, "command": paths.command}
+    options: Any = {"resume": is_begun, "command": paths.command}
     where = launch.Launch(out=home, pretrained=source, rankings=rankings, **options)
     result = launch.train(preset, where, run.corpus)
     details["training"] = {"steps": result.n_steps, **result.metrics}

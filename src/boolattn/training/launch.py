@@ -149,7 +149,7 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:
     """Open a preset's data set."""
     data = preset.data
-    options = {"folder": folder, "size": data.size, "splits": data.train.split("+")}
+    options: Any = {"folder": folder, "size": data.size, "splits": data.train.split("+")}
     return open_dataset(data.name, DataOptions(**options, tell=logger.info, training=True))
 
 

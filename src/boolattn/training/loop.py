@@ -226,7 +226,7 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 def data_hashes(dataset: Dataset) -> dict[str, str]:
     """Hash documents and queries of each split, whatever file they come from."""
-    rows = {"documents": [(document.id, document.text) for document in dataset.documents]}
+    rows: Any = {"documents": [(document.id, document.text) for document in dataset.documents]}
     for split, queries in dataset.splits.items():
         rows[split] = [(q.id, q.text, " ".join(sorted(q.gold))) for q in queries]
     return {"name": dataset.name, **{name: text_hash(part) for name, part in rows.items()}}
