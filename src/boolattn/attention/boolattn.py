@@ -26,12 +26,8 @@ AnyCues: TypeAlias = "CueState | FoldedCues | KernelCues"
 class BoolAttn(nn.Module):
     """The plug-in: operator embeddings, cue predictor, gate, and the experts of each layer.
 
-    Args:
-        config: The plug-in's settings.
-        hidden_size: Of the encoder.
-        n_heads: Attention heads of the encoder.
-        n_layers: Layers of the encoder.
-        lexicon: The compiled cue lexicon, if ``config.gate`` is ``lexicon``.
+    The sizes are those of the encoder. ``lexicon`` is the compiled cue lexicon, if ``config.gate``
+    is ``lexicon``.
     """
 
     def __init__(

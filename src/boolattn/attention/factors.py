@@ -56,12 +56,8 @@ class AttentionBias:
 
         On a CPU values are padded like queries and keys, because the fused kernel needs one width
         for all three; a zero bias then changes no bit of the result. The GPU's masked kernel takes
-        two widths.
-
-        Args:
-            heads: Queries, keys and values, and the result: each ``(batch, heads, tokens, dim)``.
-            mask: As in ``scaled_dot_product_attention``.
-            dropout: Of attention weights.
+        two widths. ``heads`` are queries, keys and values, and the result is as each of them:
+        ``(batch, heads, tokens, dim)``. ``dropout`` is that of attention weights.
         """
         factors: Factors = self.factors
         query, key, value = heads

@@ -27,10 +27,8 @@ class PaperCuePredictor(nn.Module):
     def forward(self, hidden: Tensor, mask: Tensor, operators: Tensor) -> Tensor:
         """Return logits of every token as a cue. Shape ``(batch, operators, tokens)``.
 
-        Args:
-            hidden: Input of the first layer. Shape ``(batch, tokens, hidden)``.
-            mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
-            operators: Operator embeddings. Shape ``(operators, d_o)``.
+        The hidden state, the first layer's input, is ``(batch, tokens, hidden)``, the mask of 0
+        and 1 ``(batch, tokens)``, the operators' embeddings ``(operators, d_o)``.
         """
         shifted = hidden[:, None] + self.operator(operators)[None, :, None]
         return cast("Tensor", self.score(shifted).squeeze(-1))
