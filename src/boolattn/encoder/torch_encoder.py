@@ -161,7 +161,7 @@ def encode_queries(
 
     ``operators`` has the names of each query's operators; empty for none. Returns ``(texts, dim)``.
 
-    >>> from boolattn import BoolAttnConfig
+    >>> from boolattn import BoolAttnConfig, build_towers
     >>> from boolattn.encoders.models import minilm_folder
     >>> towers = build_towers(minilm_folder(), BoolAttnConfig(gate="label"))
     >>> encode_queries(towers, ["moths but not ants"], operators=[["not"]]).shape
