@@ -18,9 +18,9 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from boolattn.data.sentences import LabelledQuery, Mixture, generate, write_labelled_queries
+from boolattn.data.sentences import LabelledQuery, Mixture, generate
 from boolattn.errors import BoolattnError
-from experiments.labels import label_template
+from experiments.labels import label_template, write_labelled_queries
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.natural import (
     Natural,

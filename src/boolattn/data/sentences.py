@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import checkout_module
-from boolattn.jsonl import find_file, read_jsonl, write_jsonl
+from boolattn.jsonl import find_file, read_jsonl
 from boolattn.query.parsed_query import GAPS, ParsedQuery, Spans
 from boolattn.query.tokens import find_cues
 from boolattn.query.tree import OPERATORS, Operator
@@ -164,21 +164,6 @@ class LabelledQuery:
 
     text: str
     parsed: ParsedQuery
-
-
-def write_labelled_queries(path: Path, rows: Iterable[tuple[str, LabelledQuery]]) -> int:
-    """Write labelled queries, each with the name of its source; return how many."""
-    lines = (
-        {
-            "text": query.text,
-            "operands": query.parsed.operands,
-            "negated": [at for at, is_not in enumerate(query.parsed.is_negated) if is_not],
-            "gaps": [f"{gap.operator.value}{gap.level}" for gap in query.parsed.gaps],
-            "source": source,
-        }
-        for source, query in rows
-    )
-    return write_jsonl(path, lines)
 
 
 def read_labelled_queries(path: Path) -> dict[str, list[LabelledQuery]]:
