@@ -1,4 +1,4 @@
 """The builders of the benchmarks taxa and domains, from their sources; not part of the wheel.
 
-``boolattn.data.built`` reads what they write.
+``boolattn.data.catalog`` reads what they write.
 """

@@ -13,9 +13,9 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from transformers import AutoConfig, AutoModel, PreTrainedModel
@@ -23,9 +23,6 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from boolattn import BoolAttnConfig, attach
 from boolattn.encoders.models import minilm_folder
 from boolattn.errors import MissingDataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Plug-in settings by size, and how the weights are used.
 PLUGINS = {"light": BoolAttnConfig(rank=16), "full": BoolAttnConfig()}

@@ -16,16 +16,12 @@ import shutil
 import sqlite3
 import tempfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.stores import TopicEncoder, documents
-from boolattn.search import Searcher
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from boolattn.search import Document
+from boolattn.search import Document, Searcher
 
 STEP = 7
 

@@ -13,7 +13,7 @@ import argparse
 import statistics
 import time
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from boolattn.data.records import Query
 from boolattn.evaluation.benchmark import Judgements, RowSets
 from boolattn.evaluation.metrics import DEFAULT_METRICS, measure
 from boolattn.evaluation.ranking import Ranking
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 #: Ours -> ranx's.
 SHARED = {

@@ -23,18 +23,16 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import numpy as np
 
 from boolattn.search import Document, Searcher
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 #: Queries in one batch, and milliseconds that the first one waits.
 MODES = {"batched": (32, 2.0), "one by one": (1, 0.0)}

@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +42,6 @@ from boolattn.search import Document, Searcher
 from boolattn.stores.filters import Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from numpy.typing import NDArray
 
     Array = NDArray[np.float32]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches.sampling import Steps
-    from boolattn.training.corpus import Corpus
+    from boolattn.training.retrieval import Corpus
     from boolattn.training.settings import Preset
 
 

@@ -20,6 +20,7 @@ import logging
 import statistics
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -36,6 +37,7 @@ from transformers import (
     PrinterCallback,
     Trainer,
     TrainerCallback,
+    TrainerState,
     TrainingArguments,
 )
 from transformers.utils.logging import disable_progress_bar
@@ -45,20 +47,13 @@ from benchmarks.encoding import SIZES
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.encoders.models import shipped_model
 from boolattn.training.batches.sampling import Steps
-from boolattn.training.corpus import Corpus
 from boolattn.training.launch import load_encoder, make_steps, make_towers, open_data
-from boolattn.training.loop import processes
-from boolattn.training.retrieval import RetrievalTraining
-from boolattn.training.run_folder import RunFolder
-from boolattn.training.settings import load_preset
+from boolattn.training.loop import RunFolder, processes
+from boolattn.training.retrieval import Corpus, RetrievalTraining
+from boolattn.training.settings import Preset, load_preset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from transformers import TrainerState
-
     from boolattn.training.batches.tokens import Features
-    from boolattn.training.settings import Preset
 
 #: Highest acceptable ratio of a step with the plug-in to one without.
 MAX_RATIO = 1.10

@@ -9,6 +9,7 @@ The same command may run several times at once: each takes the next run that no 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from click import argument, option
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from boolattn.reproduction.requests import RunRequest
 
 
@@ -62,7 +61,7 @@ def run(words: list[str], /, **options: Any) -> str:
     """Train and measure systems; a command that was stopped goes on."""
     import torch
 
-    from boolattn.reproduction.execution import run_all
+    from boolattn.reproduction.reproduce import run_all
     from boolattn.reproduction.requests import Paths
     from experiments.report import overview
 

@@ -9,16 +9,12 @@ ways. This lays all results of the folder out in Markdown, with tests of signifi
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from boolattn.evaluation import domains, figures
-from boolattn.evaluation.results import Results, compare_results
-from boolattn.evaluation.tables import markdown, short
+from boolattn.evaluation.results import MEAN, Results, compare_results, domain_columns, domain_rows
+from boolattn.evaluation.tables import domain_figure, markdown, save_figure, short
 from boolattn.files import atomic_file
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _SPLITS = ("validation", "validation_unseen", "test", "unseen")
 
@@ -31,19 +27,16 @@ def write_tables(out: Path, splits: Sequence[str], against: str) -> None:
         systems = [results for results in every if results.split == split]
         if not systems:
             continue
-        columns = ["system", *(heading for heading, _, _ in domains.columns_of(split))]
-        means = [
-            [results.label, *map(short, domains.rows_of(results)[domains.MEAN])]
-            for results in systems
-        ]
+        columns = ["system", *(heading for heading, _, _ in domain_columns(split))]
+        means = [[results.label, *map(short, domain_rows(results)[MEAN])] for results in systems]
         lines += [f"\n{split}, mean of the domains\n", markdown(columns, means)]
         for results in systems:
-            rows = [[name, *map(short, row)] for name, row in domains.rows_of(results).items()]
+            rows = [[name, *map(short, row)] for name, row in domain_rows(results).items()]
             lines += [f"\n{split}, {results.label}\n", markdown(["", *columns[1:]], rows)]
         reference = next((s for s in systems if s.label == against), systems[0])
         title = f"\n{split}: differences to {reference.label}, over all queries\n"
         lines += [title, _tests(systems, reference)]
-        figures.save(figures.by_domain(systems), out / f"{split}.png")
+        save_figure(domain_figure(systems), out / f"{split}.png")
     with atomic_file(out / "table.md") as file:
         file.write("\n".join(lines).lstrip() + "\n")
 

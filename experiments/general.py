@@ -13,19 +13,15 @@ from __future__ import annotations
 import argparse
 import random
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from benchmark_data.domains import DOMAINS
 from boolattn.data.beir import write_beir
 from boolattn.data.catalog import DataOptions, open_dataset
-from boolattn.data.records import Query
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from boolattn.data.records import Dataset, Document
+from boolattn.data.records import Dataset, Document, Query
 
 _T = TypeVar("_T")
 #: Sets of at most so many documents are kept whole.

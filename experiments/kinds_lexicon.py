@@ -12,15 +12,13 @@ import json
 import re
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from boolattn.kinds.lexicon import CAPITAL, MEMBER, NAME, RELATED, SHIFT, plain_phrase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 CLASSES, CONCRETE, PLACES, ROOTS, SKIPPED, NOUNS, CUT = (value.split() for value in _TABLE.values())

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from boolattn.data.labelled_queries import LabelledQuery
-from boolattn.query.parsed_query import MAX_LEVEL, Gap, ParsedQuery
+from boolattn.data.sentences import LabelledQuery
+from boolattn.jsonl import write_jsonl
+from boolattn.query.parsed_query import MAX_LEVEL, Gap, ParsedQuery, Span, Spans
 from boolattn.query.syntax import template_tree
 from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from boolattn.query.parsed_query import Span, Spans
-
 #: Words labelled with their operands: "<01|moths> <0|of Borneo> or <1|of Java>".
 LABEL = re.compile(r"<(\d+)\|([^<>|]+)>")
+
+
+def write_labelled_queries(path: Path, rows: Iterable[tuple[str, LabelledQuery]]) -> int:
+    """Write labelled queries, each with the name of its source; return how many."""
+    lines = (
+        {
+            "text": query.text,
+            "operands": query.parsed.operands,
+            "negated": [at for at, is_not in enumerate(query.parsed.is_negated) if is_not],
+            "gaps": [f"{gap.operator.value}{gap.level}" for gap in query.parsed.gaps],
+            "source": source,
+        }
+        for source, query in rows
+    )
+    return write_jsonl(path, lines)
 
 
 def label_tree(text: str, tree: QueryTree, operands: Sequence[Spans]) -> LabelledQuery | None:

@@ -9,22 +9,20 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import factorial
 from typing import TYPE_CHECKING
 
-from boolattn.data.records import Operand, Query, answer_sets
+from boolattn.data.records import AnswerSets, Operand, Query, answer_sets
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import package_table
 from boolattn.query.syntax import TEMPLATES, template_operators, template_tree
 from boolattn.query.tree import And, Not, Or
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from boolattn.data.quest import Quest
-    from boolattn.data.records import AnswerSets
 
 # A category of one document is found by its name alone.
 _MIN_MEMBERS = 2

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.errors import ConfigError
+from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
-from boolattn.reproduction.runs import Run, all_runs, make_tables, mean_and_deviation, registry
+from boolattn.reproduction.runs import ENDING, Run, make_tables, mean_and_deviation, registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
     from boolattn.evaluation.results import Comparison
     from boolattn.reproduction.runs import Line, LineTable
 
@@ -47,8 +47,17 @@ over all layers and attention heads, with oracle operator labels."""
 
 
 def report(folder: Path, out: Path, against: Sequence[str] = BASELINE) -> Path:
-    """Write ``tables.md`` of finished runs."""
-    runs = [Run.load(path) for path in all_runs(folder)]
+    """Write ``tables.md`` of finished runs, in the order of ``systems.toml``."""
+    known = registry()
+    order = [*known.datasets, *known.encoders, *known.systems]
+
+    def position(run: Run) -> tuple[int, ...]:
+        *names, seed = astuple(run.key)
+        return (*(order.index(name) if name in order else len(order) for name in names), seed)
+
+    runs = sorted(map(Run.load, folder.glob(f"*/*/*{ENDING}")), key=position)
+    if not runs:
+        raise MissingDataError(f"no finished run below {folder}; run some first")
     tables = make_tables(runs)
     is_named = len(against) == 2 and any(table.find(*against) for table in tables)
     if not is_named and tuple(against) != BASELINE:

@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,7 +20,7 @@ import torch
 from accelerate.utils import send_to_device
 
 from boolattn.cli.explain import load_query_encoder
-from boolattn.data.sentences import HELD_OUT_SEED, Mixture, generate
+from boolattn.data.sentences import HELD_OUT_SEED, Mixture, Sentence, generate
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import atomic_file
@@ -29,12 +30,9 @@ from boolattn.training.batches.tokens import LabelledSentences
 from boolattn.training.pretrain import f1, token_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.attention.layer import BoolAttnLayer
-    from boolattn.data.sentences import Sentence
 
     #: By name: a value for each layer.
     Measured = dict[str, list[float]]

@@ -8,9 +8,9 @@ against the bare encoder, over the queries of all domains.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers import AutoModel, AutoTokenizer
@@ -18,17 +18,14 @@ from transformers import AutoModel, AutoTokenizer
 import boolattn
 from benchmark_data.domains import DOMAINS
 from boolattn.data.catalog import DataOptions, open_dataset
-from boolattn.encoder.towers import encode_documents
+from boolattn.encoder.torch_encoder import encode_documents
 from boolattn.encoders.models import MINILM, SHIPPED, torch_source
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.results import compare
 from boolattn.evaluation.tables import markdown, short
 from boolattn.plugin.install import plugin_of
-from boolattn.training.corpus import encode_queries, rank
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from boolattn.training.retrieval import encode_queries, rank
 
 METRICS = ("r_precision", "recall@100", "leak")
 _SPLITS = {"validation": ("validation", "validation_unseen"), "test": ("test", "unseen")}

@@ -15,9 +15,8 @@ from click import UsageError
 
 from boolattn.cli import app
 from boolattn.data.catalog import DataOptions, built_folder
-from boolattn.evaluation import domains
-from boolattn.evaluation.results import Results, compare
-from boolattn.reproduction.execution import plan
+from boolattn.evaluation.results import MEAN, Results, compare, domain_rows
+from boolattn.reproduction.reproduce import plan
 from boolattn.reproduction.requests import Paths
 from boolattn.reproduction.runs import Run
 from boolattn.training.settings import TABLES, load_preset
@@ -229,7 +228,7 @@ def test_rows_of_domains_agree_with_the_results_of_every_query(way):
         for split, cells in zip(splits, rows, strict=True):
             name = f"{split}.shipped.{way.replace(', ', '-').replace(' ', '-')}.json.xz"
             results = Results.load(ROOT / "docs/results/runs/domains" / name)
-            means = domains.rows_of(results)[domains.MEAN]
+            means = domain_rows(results)[MEAN]
             assert cells == [_short(value) for value in means], (split, way)
 
 

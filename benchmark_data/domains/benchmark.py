@@ -1,4 +1,4 @@
-"""Building the domains benchmark into a folder, which ``boolattn.data.built`` reads.
+"""Building the domains benchmark into a folder, which ``boolattn.data.catalog`` reads.
 
 Choices have fixed seeds and loops are sorted, so that two machines write the same bytes.
 """
@@ -6,25 +6,21 @@ Choices have fixed seeds and loops are sorted, so that two machines write the sa
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from benchmark_data.domains import single, wordings
-from benchmark_data.domains.items import Value, choose, decide
+from benchmark_data.domains.items import Decided, Value, choose, decide
 from benchmark_data.domains.kinds import STRUCTURES, find_kinds
 from benchmark_data.domains.queries import Planner, generate, numbered
 from benchmark_data.domains.readers import everyday, science
 from benchmark_data.domains.sources import fetch_file
 from boolattn.checksums import file_sum
-from boolattn.data.built import DOMAIN_SPLITS, FORMATS
+from boolattn.data.catalog import DOMAIN_SPLITS, FORMATS
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import atomic_folder, package_table
 from boolattn.jsonl import write_jsonl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from benchmark_data.domains.items import Decided
 
 #: The domains by name: role, terms of use, files, kinds of facets.
 DOMAINS: Mapping[str, Mapping[str, Any]] = package_table("benchmark_data.domains", "domains.toml")

@@ -10,12 +10,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
-
     Name = tuple[str, ...]  # the stems of its words
     Names = Mapping[Name, Sequence["Value"]]
     Kinds = Mapping[str, Mapping[str, Any]]

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmark_data.domains.items import Value, longest_names, named_values, stems
+from benchmark_data.domains.items import Decided, Value, longest_names, named_values, stems
 from boolattn.files import package_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from benchmark_data.domains.items import Decided
-
     Group = Mapping[str, Any]
 
 #: The groups of kinds, and the members of each kind.

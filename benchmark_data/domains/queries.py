@@ -5,22 +5,18 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from benchmark_data.domains.items import Value, stems
-from benchmark_data.domains.kinds import PREFIX
+from benchmark_data.domains.items import Decided, Value, stems
+from benchmark_data.domains.kinds import PREFIX, Kind
 from benchmark_data.domains.wordings import STRUCTURES, Speaker, Worded
 from boolattn.data.records import answer_sets
 from boolattn.query.syntax import operand_signs, template_operators, template_tree
 from boolattn.query.tree import Operator, answers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from benchmark_data.domains.items import Decided
-    from benchmark_data.domains.kinds import Kind
-
     IdSets = Mapping[str, Iterable[str]]
     Phrased = tuple[str, Worded]  # the name of a wording, and the query
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from benchmark_data.domains.items import stems
+from benchmark_data.domains.items import Decided, stems
 from benchmark_data.domains.queries import query_row
 from benchmark_data.domains.wordings import Worded
 from benchmark_data.taxa.phrases import Builder
 from boolattn.files import package_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from benchmark_data.domains.items import Decided
 
 #: By domain: role, facet of what is excluded, subjects of sentences, wordings; and patterns.
 TABLE: Mapping[str, Any] = package_table("benchmark_data.domains", "single.toml")

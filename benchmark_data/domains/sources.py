@@ -10,15 +10,13 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from boolattn.data.download import check_sum, fetch, is_offline
 from boolattn.errors import DataError, MissingDataError
 from boolattn.files import cache_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _AR_HEADER = 60
 

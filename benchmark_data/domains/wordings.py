@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -22,7 +23,6 @@ from boolattn.query.syntax import parse_with_spans, template_tree, unparse
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Mapping, Sequence
 
     from benchmark_data.domains.items import Value
     from boolattn.data.sentences import Span

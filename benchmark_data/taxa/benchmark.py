@@ -1,4 +1,4 @@
-"""Building the taxa benchmark into a folder, which ``boolattn.data.built`` reads.
+"""Building the taxa benchmark into a folder, which ``boolattn.data.catalog`` reads.
 
 Choices have fixed seeds and loops are sorted, so that two machines write the same bytes.
 """
@@ -9,28 +9,25 @@ import hashlib
 import json
 import random
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version as package_version
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmark_data.taxa import wordings
 from benchmark_data.taxa.plan import Planner
 from benchmark_data.taxa.queries import Speaker, make_query
-from benchmark_data.taxa.sets import find_groups, find_sets, read_member, split_of
-from benchmark_data.taxa.source import Registry
+from benchmark_data.taxa.sets import Member, Operand, find_groups, find_sets, read_member, split_of
+from benchmark_data.taxa.source import Introduction, Registry
 from boolattn.checksums import file_sum
-from boolattn.data.built import FORMATS, KINGDOMS, TAXA_SPLITS
+from boolattn.data.catalog import FORMATS, KINGDOMS, TAXA_SPLITS
 from boolattn.errors import ConfigError
 from boolattn.files import atomic_folder
 from boolattn.jsonl import write_jsonl
 from boolattn.query.syntax import TEMPLATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from benchmark_data.taxa.sets import Member, Operand
-    from benchmark_data.taxa.source import Introduction
     from boolattn.data.records import Query
 
 #: Queries of each template, by size and split. "unseen" uses the taxa of "test".

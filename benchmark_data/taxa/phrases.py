@@ -6,18 +6,13 @@ Pieces are appended one by one, so the spans of operands and cues are exact by c
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from boolattn.data.sentences import CueSpan
+from boolattn.data.sentences import CueSpan, Span
 from boolattn.errors import DataError
 from boolattn.query.tree import Operator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from boolattn.data.sentences import Span
 
 _TOKEN = re.compile(
     r"<(?P<owners>\d+)\|(?P<owned>[^>]*)>"

@@ -7,6 +7,7 @@ that ignores the operator would answer as well.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ from boolattn.data.records import answer_sets
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from benchmark_data.taxa.sets import Group, Operand
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from benchmark_data.taxa.phrases import Builder, fill, slots_of
+from benchmark_data.taxa.phrases import Builder, Phrase, fill, slots_of
 from benchmark_data.taxa.places import places
-from benchmark_data.taxa.wordings import Wording, families, links, requests, wordings
+from benchmark_data.taxa.wordings import Parts, Wording, families, links, requests, wordings
 from boolattn.data import records
 from boolattn.files import package_table
 from boolattn.query.syntax import template_operators
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping, Sequence
 
-    from benchmark_data.taxa.phrases import Phrase
     from benchmark_data.taxa.sets import Group, Operand
-    from benchmark_data.taxa.wordings import Parts
 
 # Plain names are the commonest, so they are repeated.
 _COMMON_FORMS = ("{0}",) * 6 + ("species of {0}",)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from benchmark_data.taxa.places import places_of
-from boolattn.data.built import GROUP_RANKS, KINGDOMS
+from boolattn.data.catalog import GROUP_RANKS, KINGDOMS
 from boolattn.files import package_table
 from boolattn.query.tokens import find_cues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from benchmark_data.taxa.source import Introduction
 
 #: Fewest and most documents of an atomic set.

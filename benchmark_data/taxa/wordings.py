@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING
 
 from benchmark_data.taxa.phrases import families_of, slots_of
 from boolattn.errors import ConfigError
 from boolattn.files import package_table
 from boolattn.query.syntax import TEMPLATES
 from boolattn.query.tree import Operator
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _TABLE = ("benchmark_data.taxa", "wordings.toml")
 

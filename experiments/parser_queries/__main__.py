@@ -15,13 +15,12 @@ import random
 import re
 import sys
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import write_labelled_queries
-from boolattn.data.sentences import Mixture, generate
+from boolattn.data.sentences import LabelledQuery, Mixture, generate
 from boolattn.errors import BoolattnError
-from experiments.labels import label_template
+from experiments.labels import label_template, write_labelled_queries
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.natural import (
     Natural,
@@ -47,11 +46,6 @@ from experiments.parser_queries.titles import (
 )
 from experiments.parser_queries.wordings import BANNED, filled_line, table
 from experiments.parsing.queries import benchmark_queries, validation_queries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from boolattn.data.labelled_queries import LabelledQuery
 
 #: How many queries of each source.
 COUNTS = {

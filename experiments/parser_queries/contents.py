@@ -6,6 +6,7 @@ A content fills the slots of one query; wordings.toml explains the slot letters.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -17,7 +18,6 @@ from experiments.parser_queries.wordings import table
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Mapping
 
 #: Most operands of one query; slots without a number take the index after them.
 MAX_OPERANDS = 6

@@ -7,11 +7,12 @@ domains, and plain queries. A quarter of the wordings is held out for model sele
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchmark_data.taxa.phrases import Builder, fill, slots_of
-from boolattn.data.labelled_queries import LabelledQuery
+from benchmark_data.taxa.phrases import Builder, Phrase, fill, slots_of
+from boolattn.data.sentences import LabelledQuery
 from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.tree import Operator
 from experiments.labels import form_tree, label_tree
@@ -28,11 +29,6 @@ from experiments.parser_queries.wordings import (
     styles,
     table,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from benchmark_data.taxa.phrases import Phrase
 
 #: Share of queries that are one operand.
 PLAIN = 0.25

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -20,9 +21,7 @@ from experiments.labels import LABEL, form_tree, label_tree, parse_labelled
 from experiments.parser_queries.wordings import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from boolattn.data.labelled_queries import LabelledQuery
+    from boolattn.data.sentences import LabelledQuery
 
 _FORM = re.compile(r"(and|or|-):([1-6]):([0-5])")
 _FUNCTION_WORDS = frozenset(table("frames")["function_words"].split())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from boolattn.query.syntax import parse
@@ -16,9 +17,7 @@ from experiments.parser_queries.structures import plain_query
 from experiments.parser_queries.wordings import fill_line, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from boolattn.data.labelled_queries import LabelledQuery
+    from boolattn.data.sentences import LabelledQuery
 
 #: Parts with the positive operands: their tree, how many they are, and their weight.
 _ASKS = {

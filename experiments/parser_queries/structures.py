@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from boolattn.data.labelled_queries import LabelledQuery
+from boolattn.data.sentences import LabelledQuery
 from boolattn.query.parsed_query import ParsedQuery
 from boolattn.query.syntax import parse
 from boolattn.query.tree import atoms
@@ -19,9 +19,6 @@ from experiments.labels import label_tree
 from experiments.parser_queries.generator import QueryWriter
 from experiments.parser_queries.natural import bare_phrases
 from experiments.parser_queries.wordings import fill_line, filled_line, lines, requests, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 #: Parts of the table whose lines have a tree.
 PARTS = ("nested", "negation", "joining", "long")

@@ -9,19 +9,16 @@ from __future__ import annotations
 import random
 import re
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
-from boolattn.data.labelled_queries import LabelledQuery
+from boolattn.data.sentences import LabelledQuery
 from boolattn.jsonl import read_jsonl
 from boolattn.query.tree import Operator
 from experiments.labels import form_tree, label_tree, parse_labelled
 from experiments.parser_queries.structures import plain_query
 from experiments.parser_queries.wordings import BANNED, table
 from experiments.parsing.queries import cue_word_names, validation_queries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
 _CUE = re.compile(
     r"\b(?:and|or|not|no|nor|without|but|except|neither|either|non|both|excluding|also)\b|&|n't\b",
@@ -39,7 +36,7 @@ def read_texts(paths: Iterable[Path]) -> tuple[list[str], list[str], list[str]]:
 
     Passages are the sentences with a word of the held-out wordings.
     """
-    names = {name.text.lower() for name in cue_word_names()}
+    names = {query.name.lower() for query in cue_word_names()}
     pattern = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
     asked = [query.labelled.text.lower() for query in validation_queries() if query.kind == "name"]
     titles: dict[str, None] = {}

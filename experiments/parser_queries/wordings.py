@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping, Sequence
 
 #: A list of operands in a pattern: "L(M)", "E(N)", "E(N:neither~,~nor)".
 _LIST = re.compile(r"\b([LE])\(([A-Z])(?::([^)]*))?\)")

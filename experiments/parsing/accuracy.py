@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from boolattn.evaluation.tables import markdown, short
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import QueryReader
 from boolattn.query.syntax import operand_signs
-from boolattn.query.tree import Atom
+from boolattn.query.tree import Atom, QueryTree
 from experiments.parsing.queries import (
     benchmark_queries,
     cue_word_names,
@@ -21,10 +22,7 @@ from experiments.parsing.queries import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from boolattn.data.labelled_queries import LabelledQuery
-    from boolattn.query.tree import QueryTree
+    from boolattn.data.sentences import LabelledQuery
 
     Groups = Mapping[str, Sequence[LabelledQuery]]
     #: Parses texts.

@@ -7,13 +7,14 @@ trained on, selected by, or changed after either.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from boolattn.data.labelled_queries import LabelledQuery
 from boolattn.data.records import read_query
+from boolattn.data.sentences import LabelledQuery
 from boolattn.errors import DataError
 from boolattn.jsonl import read_jsonl
 from boolattn.query.parsed_query import ParsedQuery
@@ -21,35 +22,18 @@ from boolattn.query.syntax import parse
 from boolattn.query.tree import Operator, atoms
 from experiments.labels import form_tree, label_template, label_tree, parse_labelled
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 _TEXTS = ("id", "text", "template", "domain", "wording")
 _LISTS = ("operators", "operands", "gold", "excluded", "partial")
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuery:
-    """One query: its form ("a_or_b_not_c") or kind ("name", "exclusion"), its parse, its domain."""
+    """One query, and its parse."""
 
-    kind: str
+    kind: str  # its form ("a_or_b_not_c"), its kind ("exclusion"), or that of its name ("film")
     labelled: LabelledQuery
     domain: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CueWordName:
-    """One name with a cue word inside, and a query that contains it, in any capitalisation."""
-
-    kind: str  # "film", "book", "place", "group", "species", "song", "tv" or "law"
-    text: str
-    query: str
-
-    @property
-    def labelled(self) -> LabelledQuery:
-        """The query, labelled as one operand."""
-        return LabelledQuery(self.query, ParsedQuery((((0, len(self.query.rstrip("?!"))),),)))
+    name: str = ""  # with a cue word inside; the query has it in any capitalisation
 
 
 @lru_cache(maxsize=1)
@@ -67,13 +51,17 @@ def unseen_queries() -> tuple[JudgedQuery, ...]:
 
 
 @lru_cache(maxsize=1)
-def cue_word_names() -> tuple[CueWordName, ...]:
-    """Return the names with a cue word inside ("Not of This Earth"), in file order.
+def cue_word_names() -> tuple[JudgedQuery, ...]:
+    """Return queries of one operand, a name with a cue word inside ("Not of This Earth").
 
     None is in a table that training queries are generated from; one, "Argyll & Bute", is in a
     natural query.
     """
-    return tuple(CueWordName(*row[:3]) for row in _rows("cue_word_names.txt"))
+    queries = []
+    for kind, name, text, *_ in _rows("cue_word_names.txt"):
+        labelled = LabelledQuery(text, ParsedQuery((((0, len(text.rstrip("?!"))),),)))
+        queries.append(JudgedQuery(kind, labelled, name=name))
+    return tuple(queries)
 
 
 @lru_cache(maxsize=1)

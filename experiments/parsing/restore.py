@@ -18,8 +18,8 @@ import torch
 from onnx import numpy_helper
 from transformers import AutoConfig, AutoModel
 
+from boolattn.encoder.export.folder import check_parser
 from boolattn.encoder.export.graphs import TEXTS
-from boolattn.encoder.export.parser import check_agreement
 from boolattn.encoder.parser import ParserModel
 from boolattn.encoders.int8 import dequantise, read_tensors
 from boolattn.query.parser import GRAPH, load_parser
@@ -62,8 +62,8 @@ def restore(out: Path) -> None:
     named = {name.removeprefix(_PREFIX): value for name, value in tensors.items()}
     weights |= {name: named[name] for name in model.state_dict() if name in named}
     model.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
-    check_agreement(model.eval(), parser, TEXTS)
-    model.save(out, parser.folder / parser.manifest.tokenizer, parser.threshold)
+    check_parser(model.eval(), parser, TEXTS)
+    model.save(out, parser.folder / parser.manifest.tokenizer, threshold=parser.threshold)
 
 
 def _numbered(name: str) -> tuple[int, str]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from benchmark_data.taxa.phrases import families_of, slots_of
 from benchmark_data.taxa.places import places
-from benchmark_data.taxa.queries import has_words, shape_of
+from benchmark_data.taxa.queries import Speaker, has_words, shape_of
 from benchmark_data.taxa.sets import Group, Operand, common_names
 from benchmark_data.taxa.wordings import links, wordings
 from boolattn.files import package_table
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping, Sequence
 
-    from benchmark_data.taxa.queries import Speaker
     from experiments.sentences.varied import Skeleton, VariedWordings
 
 _TABLE = ("experiments.sentences", "contents.toml")

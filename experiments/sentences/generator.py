@@ -7,8 +7,8 @@ taxa benchmark, so the cue words held out there are held out here.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from benchmark_data.taxa.phrases import Builder, Phrase, families_of, fill
 from benchmark_data.taxa.places import are_apart, places
@@ -18,13 +18,8 @@ from benchmark_data.taxa.wordings import families, requests, wordings
 from boolattn.data.sentences import Mixture, ScopeSpans, Sentence, Span, Triplet
 from boolattn.query.syntax import TEMPLATES, template_operators
 from boolattn.query.tree import Operator
-from experiments.sentences.contents import Category, Taxa, domains, groups
+from experiments.sentences.contents import Category, SentenceContent, Taxa, domains, groups
 from experiments.sentences.varied import VariedBuilder, VariedWordings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from experiments.sentences.contents import SentenceContent
 
 #: Equivalents of "and" that the paper names and the frozen wordings do not have, by family.
 _MORE_CUES = {"and2_prep": "~including", "and2_in": "~including", "and3_in": "~,~including"}

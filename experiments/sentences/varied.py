@@ -7,6 +7,7 @@ model selection without the benchmark.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -20,7 +21,6 @@ from boolattn.query.syntax import TEMPLATES
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Mapping, Sequence
 
     from boolattn.query.tree import Operator
 

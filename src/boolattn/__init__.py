@@ -18,10 +18,10 @@ if TYPE_CHECKING:  # "as" exports a name
     from boolattn.data.records import Document as Document
     from boolattn.encoder.bool_bert import BoolBertModel as BoolBertModel
     from boolattn.encoder.torch_encoder import TorchEncoder as TorchEncoder
-    from boolattn.encoder.tower_storage import save_towers as save_towers
+    from boolattn.encoder.torch_encoder import encode_queries as encode_queries
     from boolattn.encoder.towers import build_towers as build_towers
-    from boolattn.encoder.towers import encode_queries as encode_queries
     from boolattn.encoder.towers import query_encoder as query_encoder
+    from boolattn.encoder.towers import save_towers as save_towers
     from boolattn.encoders.models import shipped_model as shipped_model
     from boolattn.errors import BoolattnError as BoolattnError
     from boolattn.plugin.explain import explain as explain
@@ -42,9 +42,8 @@ _NAMES = {
     "attention.config": "BoolAttnConfig",
     "data.records": "Document",
     "encoder.bool_bert": "BoolBertModel",
-    "encoder.torch_encoder": "TorchEncoder",
-    "encoder.tower_storage": "save_towers",
-    "encoder.towers": "build_towers encode_queries query_encoder",
+    "encoder.torch_encoder": "TorchEncoder encode_queries",
+    "encoder.towers": "build_towers query_encoder save_towers",
     "encoders.models": "shipped_model",
     "errors": "BoolattnError",
     "plugin.explain": "explain",

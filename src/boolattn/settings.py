@@ -132,6 +132,13 @@ def limited(default: Any, **limits: Any) -> Any:  # noqa: ANN401 - a field of an
     return field(default=default, metadata=limits)
 
 
+class Checked:
+    """Settings that check themselves; no number without a limit of its own is below 0."""
+
+    def __post_init__(self) -> None:
+        check_types(self, least=0)
+
+
 def check_types(settings: Any, least: float | None = None) -> None:  # noqa: ANN401 - any dataclass
     """Refuse values of settings that are not of their field's type or beyond its limits.
 

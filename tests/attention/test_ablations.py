@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.attention.cue import shuffle
+from boolattn.attention.gate import shuffle
 from boolattn.plugin.backend import recording
 from tests.conftest import attach_trained
 

@@ -6,8 +6,7 @@ from torch.nn import functional as F
 
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import BoolAttnConfig
-from boolattn.attention.cue import cue_predictor
-from boolattn.attention.gate import Gate
+from boolattn.attention.gate import Gate, cue_predictor
 from boolattn.attention.layer import position_weight, words
 from boolattn.plugin.storage import attach
 from tests.conftest import trained

@@ -15,8 +15,7 @@ import boolattn
 from benchmark_data import taxa
 from boolattn.cli.data import data as app
 from boolattn.data.beir import read_beir
-from boolattn.data.built import FORMATS
-from boolattn.data.catalog import CATALOG, DataOptions, open_dataset
+from boolattn.data.catalog import CATALOG, FORMATS, DataOptions, open_dataset
 from boolattn.data.quest import load_quest_intro
 from boolattn.data.sentences import generate
 from boolattn.errors import ConfigError, DataError, MissingDataError

@@ -27,13 +27,12 @@ from benchmark_data.domains.single import questions
 from benchmark_data.domains.sources import fetch_file, read_member
 from benchmark_data.domains.wordings import STRUCTURES, Speaker, digest, wordings
 from boolattn.data.beir import read_beir, write_beir
-from boolattn.data.built import FORMATS, WORDINGS_SHA256, load_domains
-from boolattn.data.catalog import DataOptions, open_dataset
+from boolattn.data.catalog import FORMATS, WORDINGS_SHA256, DataOptions, load_domains, open_dataset
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.query.parsed_query import words
 from boolattn.query.syntax import LONGER, TEMPLATES, parse, template_tree
 from boolattn.query.tree import answers, signed_atoms
-from boolattn.training.corpus import Corpus
+from boolattn.training.retrieval import Corpus
 
 MUSCLES = ("abdominals", "biceps", "calves", "chest", "forearms", "glutes", "hamstrings", "lats")
 MUSCLES += ("neck", "quadriceps", "shoulders", "traps", "triceps")

@@ -6,14 +6,11 @@ import json
 
 import pytest
 
-from boolattn.data.labelled_queries import (
-    LabelledQuery,
-    read_labelled_queries,
-    write_labelled_queries,
-)
+from boolattn.data.sentences import LabelledQuery, read_labelled_queries
 from boolattn.errors import DataError, MissingDataError
 from boolattn.query.parsed_query import Gap, ParsedQuery
 from boolattn.query.tree import Operator
+from experiments.labels import write_labelled_queries
 from tests.parses import flat
 
 NOT_QUERY = LabelledQuery(

@@ -23,7 +23,7 @@ from benchmark_data.taxa.places import are_apart, places_of
 from benchmark_data.taxa.sets import SHARES, split_of
 from boolattn.checksums import verify
 from boolattn.data import records
-from boolattn.data.built import load_taxa
+from boolattn.data.catalog import load_taxa
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
 from boolattn.query.syntax import TEMPLATES, template_operators
 

@@ -11,7 +11,7 @@ from benchmark_data.taxa import wordings as table
 from benchmark_data.taxa.phrases import Builder, fill, parse
 from benchmark_data.taxa.queries import Speaker
 from benchmark_data.taxa.sets import Group, Operand
-from boolattn.data.built import WORDINGS_SHA256
+from boolattn.data.catalog import WORDINGS_SHA256
 from boolattn.errors import DataError
 from boolattn.query.syntax import TEMPLATES
 from boolattn.query.tokens import find_cues

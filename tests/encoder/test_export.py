@@ -20,8 +20,7 @@ from boolattn.cli import app
 from boolattn.encoder.export import graphs as export_graphs
 from boolattn.encoder.export.folder import export_model
 from boolattn.encoder.export.graphs import TowerGraph, write_graph
-from boolattn.encoder.tower_storage import save_towers
-from boolattn.encoder.towers import build_towers, query_encoder
+from boolattn.encoder.towers import build_towers, query_encoder, save_towers
 from boolattn.encoders.int8 import write_torch
 from boolattn.encoders.models import load_model, torch_folder
 from boolattn.encoders.onnx_encoder import OnnxEncoder

@@ -5,8 +5,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig, attach, detach, load, save
-from boolattn.encoder.tower_storage import save_towers
-from boolattn.encoder.towers import build_towers, query_encoder
+from boolattn.encoder.towers import build_towers, query_encoder, save_towers
 from boolattn.errors import ConfigError
 from boolattn.plugin.install import plugin_of
 from tests.conftest import attach_trained

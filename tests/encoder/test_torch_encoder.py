@@ -9,8 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder.torch_encoder import TorchEncoder
-from boolattn.encoder.tower_storage import save_towers
-from boolattn.encoder.towers import build_towers, query_encoder
+from boolattn.encoder.towers import build_towers, query_encoder, save_towers
 from boolattn.errors import MissingDataError
 from boolattn.plugin.install import plugin_of
 from boolattn.service.schemas import explain_words

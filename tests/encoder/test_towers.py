@@ -11,14 +11,8 @@ from transformers import AutoModel, AutoTokenizer
 import boolattn
 from boolattn import BoolAttnConfig, attach
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.tower_storage import Card, save_towers
-from boolattn.encoder.towers import (
-    build_towers,
-    encode_documents,
-    encode_queries,
-    query_encoder,
-    settings_of,
-)
+from boolattn.encoder.torch_encoder import encode_documents, encode_queries
+from boolattn.encoder.towers import Card, build_towers, query_encoder, save_towers, settings_of
 from boolattn.errors import ConfigError, DataError, GateError, MissingDataError
 from boolattn.plugin.install import plugin_of
 from tests.conftest import TEXTS, trained
@@ -127,7 +121,7 @@ def test_a_failed_save_keeps_the_previous_one(tiny_encoder, tokenizer, tmp_path,
 
 
 def test_labels_override_the_gate(tiny_encoder, tokenizer, monkeypatch):
-    monkeypatch.setattr("boolattn.encoder.towers._QUERIES_AT_ONCE", 4)
+    monkeypatch.setattr("boolattn.encoder.torch_encoder._QUERIES_AT_ONCE", 4)
     model = trained(build_towers(tiny_encoder(), LEXICON, tokenizer=tokenizer))
     texts = [*BOOLEAN, *PLAIN_TEXTS]
     by_gate = model.encode_query(texts, convert_to_tensor=True)

@@ -15,10 +15,9 @@ from boolattn import BoolAttnConfig
 from boolattn.cli import app
 from boolattn.data.beir import write_beir
 from boolattn.data.records import Document, Query
-from boolattn.encoder.tower_storage import save_towers
-from boolattn.encoder.towers import build_towers
+from boolattn.encoder.towers import build_towers, save_towers
 from boolattn.errors import BoolattnError, ConfigError, DataError, MissingDataError
-from boolattn.evaluation import figures
+from boolattn.evaluation import tables
 from boolattn.evaluation.results import Results
 from boolattn.query.tree import Operator
 
@@ -217,8 +216,8 @@ def test_a_figure_of_a_metric_that_was_not_measured_is_refused(folder, tmp_path)
     evaluate("bm25", folder, tmp_path, "--metric", "leak")
     results = Results.load(tmp_path / "BM25-tiny-test.json")
     with pytest.raises(ConfigError, match="the results of BM25 have no recall@100"):
-        figures.by_template([results])
-    axes = figures.by_template([results, results], "leak").axes[0]
+        tables.template_figure([results])
+    axes = tables.template_figure([results, results], "leak").axes[0]
     # Two systems, two templates; nothing is excluded by the first.
     assert len(axes.patches) == 4
     assert [label.get_text() for label in axes.get_xticklabels()] == ["_", "_ that are\nnot\xa0_"]

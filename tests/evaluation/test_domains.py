@@ -13,11 +13,21 @@ from boolattn.cli import app
 from boolattn.data.beir import read_pairs
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.evaluation import domains, figures
 from boolattn.evaluation.benchmark import Judgements
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import Ranking
-from boolattn.evaluation.results import Results, joined, results_of
+from boolattn.evaluation.results import (
+    DOMAIN_METRICS,
+    MEAN,
+    Results,
+    by_domain,
+    domain_columns,
+    domain_metrics,
+    domain_rows,
+    joined,
+    results_of,
+)
+from boolattn.evaluation.tables import domain_figure
 from boolattn.query.tree import Operator
 
 FOODS = ("garlic", "onion", "butter", "rice")
@@ -129,9 +139,9 @@ def test_kinds_and_single_relevant_documents_have_rows_of_their_own(folder, tmp_
     assert rows[0] == ["1.000", ".000", "1.000", ".500", ".000", ".500", "1.000"]
     assert rows[1] == ["–", "–", "–", ".500", ".000", ".500", "1.000"]
     results = Results.load(out / "BM25-domains-small-validation_kinds.json")
-    assert set(results.values) == {*domains.METRICS, "recall@1000000"}
-    column = [heading for heading, _, _ in domains.columns_of("validation_kinds")].index("leak")
-    assert domains.rows_of(results)["mean"][column] == 1.0
+    assert set(results.values) == {*DOMAIN_METRICS, "recall@1000000"}
+    column = [heading for heading, _, _ in domain_columns("validation_kinds")].index("leak")
+    assert domain_rows(results)["mean"][column] == 1.0
 
 
 def test_wrong_drops_are_the_relevant_documents_that_a_ranking_lacks():
@@ -149,28 +159,26 @@ def test_wrong_drops_are_the_relevant_documents_that_a_ranking_lacks():
     )
     rows = {f"{domain}{n}": 3 * "ab".index(domain) + n - 1 for domain in "ab" for n in (1, 2, 3)}
     judged = Judgements.of(queries, rows)
-    metrics = domains.metrics_of("validation_kinds")
+    metrics = domain_metrics("validation_kinds")
     assert needed_depth(judged, metrics) == len(rows)
     # The first domain loses one relevant document of its NOT, the second returns what is excluded.
     ranking = Ranking.of([[0, 1], [0], [3, 4], [5, 3, 4]]).resized(len(rows))
     values = measure(ranking, judged, metrics)
     found = results_of(judged, values, system="s", dataset="domains-x", split="validation_kinds")
-    headings = [heading for heading, _, _ in domains.columns_of("validation_kinds")]
-    rows = {
-        name: dict(zip(headings, row, strict=True)) for name, row in domains.rows_of(found).items()
-    }
+    headings = [heading for heading, _, _ in domain_columns("validation_kinds")]
+    rows = {name: dict(zip(headings, row, strict=True)) for name, row in domain_rows(found).items()}
     drops = [[row[f"{kind} wrong drops"] for kind in ("with", "NOT")] for row in rows.values()]
     assert list(rows) == ["a", "b", "mean"]
     assert drops == [[0.0, 0.5], [0.0, 0.0], [0.0, 0.25]]
     assert rows["mean"]["leak"] == 0.5
-    assert domains.metrics_of("validation_unseen") == domains.METRICS
+    assert domain_metrics("validation_unseen") == DOMAIN_METRICS
 
 
 def test_any_encoder_ranks_as_one_vector_and_composed(folder, tmp_path):
     arguments = ("--on", "domains", "--data", folder, "--split", "validation", "--out", tmp_path)
     run("evaluate", "minilm", *arguments)
     one_vector, composed = (
-        domains.rows_of(Results.load(tmp_path / f"minilm-{way}-domains-small-validation.json"))
+        domain_rows(Results.load(tmp_path / f"minilm-{way}-domains-small-validation.json"))
         for way in ("one-vector", "composed")
     )
     assert set(composed) == {"malware", "cellbiology", "mean"}
@@ -203,18 +211,18 @@ def test_domains_are_ranked_apart_and_averaged():
     documents = [Document(id=n, text=n, metadata={"domain": n[0]}) for n in ("a1", "a2", "b1")]
     queries = tuple(Query(id=f"{d}-q", text="", gold=frozenset({f"{d}1"}), domain=d) for d in "ab")
     data = Dataset(name="domains-x", documents=documents, splits={"test": queries})
-    found = dict(domains.by_domain(data, ["test", "unseen"]))
+    found = dict(by_domain(data, ["test", "unseen"]))
     assert [len(own.documents) for own in found.values()] == [2, 1]
     parts = []
     for own, value in zip(found.values(), (1.0, 0.0), strict=True):
         rows = {document.id: row for row, document in enumerate(own.documents)}
         judged = Judgements.of(own.splits["test"], rows)
-        values = {name: np.array([value]) for name in domains.METRICS}
+        values = {name: np.array([value]) for name in DOMAIN_METRICS}
         parts.append(results_of(judged, values, system="s", dataset="domains-x", split="test"))
-    rows = domains.rows_of(joined(parts))
-    assert [rows[name][0] for name in ("a", "b", domains.MEAN)] == [1.0, 0.0, 0.5]
+    rows = domain_rows(joined(parts))
+    assert [rows[name][0] for name in ("a", "b", MEAN)] == [1.0, 0.0, 0.5]
     assert np.isnan(rows["a"][1])
-    assert len(figures.by_domain([joined(parts)]).axes) == len(domains.columns_of("test"))
+    assert len(domain_figure([joined(parts)]).axes) == len(domain_columns("test"))
 
 
 PAIRS = [

@@ -11,10 +11,9 @@ from click.testing import CliRunner
 
 from boolattn import BoolAttnConfig
 from boolattn.cli import app
-from boolattn.data.built import FORMATS, TAXA_SPLITS, load_taxa
+from boolattn.data.catalog import FORMATS, TAXA_SPLITS, load_taxa
 from boolattn.data.records import Document
-from boolattn.encoder.tower_storage import save_towers
-from boolattn.encoder.towers import build_towers
+from boolattn.encoder.towers import build_towers, save_towers
 from boolattn.encoders.models import minilm_folder, shipped_model
 from boolattn.errors import ConfigError, MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare

@@ -33,12 +33,12 @@ def strings(node):
 
 def test_there_are_enough_and_every_one_holds_a_cue_word():
     assert len(cue_word_names()) >= 300
-    assert len({folded(name.text) for name in cue_word_names()}) == len(cue_word_names())
-    assert all(CUES.search(name.text) for name in cue_word_names())
-    assert all(folded(name.text) in folded(name.query) for name in cue_word_names())
+    assert len({folded(name.name) for name in cue_word_names()}) == len(cue_word_names())
+    assert all(CUES.search(name.name) for name in cue_word_names())
+    assert all(folded(name.name) in folded(name.labelled.text) for name in cue_word_names())
     assert len({name.kind for name in cue_word_names()}) >= 6
     # A lexicon sees an operator in most of them: that is what they are for.
-    assert sum(bool(find_cues(name.query)) for name in cue_word_names()) > 0.8 * len(
+    assert sum(bool(find_cues(name.labelled.text)) for name in cue_word_names()) > 0.8 * len(
         cue_word_names()
     )
 
@@ -59,23 +59,23 @@ def every_table():
 
 def test_no_name_stands_in_a_table_of_training():
     said = "\n".join(folded(text) for part in every_table() for text in strings(part))
-    assert not [name.text for name in cue_word_names() if folded(name.text) in said]
+    assert not [name.name for name in cue_word_names() if folded(name.name) in said]
 
 
 def test_no_name_of_training_is_part_of_one():
     plain = table("plain")
     trained = [folded(text) for text in strings(plain["names"]) + strings(plain["expressions"])]
-    inside = [(n.text, t) for n in cue_word_names() for t in trained if t in folded(n.text)]
+    inside = [(n.name, t) for n in cue_word_names() for t in trained if t in folded(n.name)]
     assert not inside
 
 
 def test_the_names_that_natural_queries_hold_are_known():
     said = "\n".join(folded(one.labelled().text) for one in natural_queries())
-    assert {name.text for name in cue_word_names() if folded(name.text) in said} == IN_NATURAL
+    assert {name.name for name in cue_word_names() if folded(name.name) in said} == IN_NATURAL
 
 
 @pytest.mark.parametrize("held_out", [False, True])
 def test_no_generated_query_holds_a_name(held_out):
     said = "\n".join(folded(m.text) for m in generate_queries(400, seed=2, held_out=held_out))
-    long_names = [name.text for name in cue_word_names() if len(name.text.split()) > 3]
+    long_names = [name.name for name in cue_word_names() if len(name.name.split()) > 3]
     assert not [text for text in long_names if folded(text) in said]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boolattn.data.labelled_queries import read_labelled_queries
+from boolattn.data.sentences import read_labelled_queries
 from experiments.parser_queries.__main__ import main
 from experiments.parser_queries.generator import generate_queries
 from experiments.parser_queries.natural import fill_natural, short_queries

@@ -18,7 +18,7 @@ def test_no_query_is_a_test_query_or_a_written_training_query():
     assert not own & {query.labelled.text.casefold() for query in unseen_queries()}
     natural = [*natural_queries(), *natural_queries(held_out=True)]
     assert not own & {query.labelled().text.casefold() for query in natural}
-    names = {name.text.casefold() for name in cue_word_names()}
+    names = {name.name.casefold() for name in cue_word_names()}
     names |= {
         name.casefold() for part in table("plain")["names"].values() for name in part["train"]
     }

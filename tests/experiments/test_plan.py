@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boolattn.errors import ConfigError
-from boolattn.reproduction.execution import plan
+from boolattn.reproduction.reproduce import plan
 from boolattn.reproduction.requests import Paths, RunRequest
 from boolattn.reproduction.runs import Run, RunKey
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from boolattn.encoder.export.folder import check_parser
 from boolattn.encoder.export.graphs import TEXTS
-from boolattn.encoder.export.parser import check_agreement
 from boolattn.encoder.parser import ParserModel
 from boolattn.errors import DataError
 from boolattn.query.parser import load_parser
@@ -14,7 +14,7 @@ from experiments.parsing import restore as module
 
 def test_the_restored_parser_parses_as_the_shipped_one(tmp_path):
     module.restore(tmp_path / "parser")
-    check_agreement(ParserModel.load(tmp_path / "parser"), load_parser("shipped"), TEXTS)
+    check_parser(ParserModel.load(tmp_path / "parser"), load_parser("shipped"), TEXTS)
 
 
 @pytest.mark.slow

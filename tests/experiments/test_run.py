@@ -167,7 +167,7 @@ def test_no_optional_package_is_needed():
         "    return None if name.split('.')[0] in lacking else own(name, path, target)\n"
         "machinery.PathFinder.find_spec = find\n"
         "import experiments.report\n"
-        "import boolattn.reproduction.execution, experiments.parsing.accuracy\n"
+        "import boolattn.reproduction.reproduce, experiments.parsing.accuracy\n"
         "sys.exit(bool(set(lacking) & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

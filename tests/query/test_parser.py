@@ -11,9 +11,8 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from boolattn.checksums import write_manifest
-from boolattn.data.labelled_queries import write_labelled_queries
 from boolattn.encoder import parser as parser_module
-from boolattn.encoder.export.parser import export_parser, stored_words
+from boolattn.encoder.export.folder import export_parser, stored_words
 from boolattn.encoder.parser import ParserModel, make_parser_labels, parser_loss
 from boolattn.encoders.int8 import quantise
 from boolattn.errors import ConfigError, DataError, MissingDataError
@@ -21,7 +20,7 @@ from boolattn.query.parsed_query import ParserOutput, decode
 from boolattn.query.parser import Parser, load_parser, open_tokenizer, run_graph
 from boolattn.query.syntax import parse
 from boolattn.training.parser import ParserTraining, best_threshold, main, train_parser
-from experiments.labels import label_tree, parse_labelled
+from experiments.labels import label_tree, parse_labelled, write_labelled_queries
 
 TEXTS = ["moths or birds", "ferns", "films not cats of the moths", "books or not", ""]
 WORDS = ("moths", "birds", "ferns", "films", "books", "cats")

@@ -14,9 +14,8 @@ from click.testing import CliRunner
 
 from boolattn.cli import app
 from boolattn.errors import BoolattnError, ConfigError
-from boolattn.reproduction import execution
-from boolattn.reproduction.execution import run_all
-from boolattn.reproduction.reproduce import make_request
+from boolattn.reproduction import reproduce as reproduction
+from boolattn.reproduction.reproduce import make_request, run_all
 from boolattn.reproduction.requests import Paths, RunRequest
 from boolattn.reproduction.runs import Run
 from tests.reproduction.tiny import write_quest
@@ -113,16 +112,16 @@ def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
     lines: list[str] = []
     resumed = []
     with monkeypatch.context() as patch:
-        patch.setattr(execution, "_tower_rankings", lambda *_: 1 / 0)
+        patch.setattr(reproduction, "_tower_rankings", lambda *_: 1 / 0)
         assert run_all(request, paths, lines.append) == []
     assert "ZeroDivisionError" in lines[-1]
-    steps = execution.launch.train
+    steps = reproduction.launch.train
 
     def train(preset, launch, corpus):
         resumed.append(launch.resume)
         return steps(preset, launch, corpus)
 
-    monkeypatch.setattr(execution.launch, "train", train)
+    monkeypatch.setattr(reproduction.launch, "train", train)
     [path] = run_all(request, paths, lines.append)
     # Weights of the checkpoint give the results of a run that was not interrupted.
     whole, _, other = plain_run(files)
@@ -138,7 +137,7 @@ def test_a_run_goes_on_from_its_last_checkpoint(files, monkeypatch):
 def test_other_settings_do_not_go_on(files, monkeypatch):
     request, _, paths = plain_run(files)
     lines: list[str] = []
-    monkeypatch.setattr(execution, "_tower_rankings", lambda *_: 1 / 0)
+    monkeypatch.setattr(reproduction, "_tower_rankings", lambda *_: 1 / 0)
     run_all(request, paths, lines.append)
     monkeypatch.undo()
     request, _, _ = plain_run(files, "train.learning_rate=2e-3")

@@ -15,7 +15,7 @@ from boolattn import BoolAttnConfig, attach, build_towers, save_towers
 from boolattn.cli import app
 from boolattn.data.beir import read_beir
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
-from boolattn.reproduction import execution
+from boolattn.reproduction import reproduce as reproduction
 from boolattn.reproduction.reproduce import make_request, targets
 from boolattn.reproduction.runs import Run
 
@@ -128,7 +128,7 @@ def test_a_failed_run_does_not_end_the_others(files, monkeypatch):
     def fail(*_arguments):
         raise ConfigError("no ranking today")
 
-    monkeypatch.setattr(execution, "_bm25", fail)
+    monkeypatch.setattr(reproduction, "_bm25", fail)
     found = call("table4", *run_options(files))
     assert "| plain towers | ours |" in found.stdout
     assert "| plain towers, BM25 negatives | ours |" not in found.stdout

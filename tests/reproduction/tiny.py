@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from boolattn.data.beir import write_beir
-from boolattn.data.built import FORMATS
+from boolattn.data.catalog import FORMATS
 from boolattn.data.records import Document, Operand, Query
 from boolattn.query.tree import Operator
 

@@ -11,9 +11,8 @@ from sentence_transformers import SentenceTransformer
 
 from boolattn import BoolAttnConfig
 from boolattn.data.records import Dataset, Document, Query
-from boolattn.encoder.torch_encoder import TorchEncoder
-from boolattn.encoder.tower_storage import save_towers
-from boolattn.encoder.towers import build_towers, encode_queries
+from boolattn.encoder.torch_encoder import TorchEncoder, encode_queries
+from boolattn.encoder.towers import build_towers, save_towers
 from boolattn.encoders.models import minilm_folder
 from boolattn.errors import ConfigError, DataError, GateError
 from boolattn.evaluation.benchmark import prepare

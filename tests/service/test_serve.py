@@ -20,8 +20,7 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from boolattn.cli import app
-from boolattn.encoder.tower_storage import save_towers
-from boolattn.encoder.towers import build_towers
+from boolattn.encoder.towers import build_towers, save_towers
 from boolattn.errors import BoolattnError
 from boolattn.search import Document, Searcher, load_model
 from boolattn.service.app import create_app

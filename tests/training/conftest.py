@@ -11,7 +11,7 @@ import pytest
 from boolattn.cli import main
 from boolattn.data.records import Dataset, Document, Operand, Query
 from boolattn.query.tree import Operator
-from boolattn.training.corpus import Corpus
+from boolattn.training.retrieval import Corpus
 from boolattn.training.settings import load_preset
 
 WORDS = ("moths", "birds", "ferns", "films")

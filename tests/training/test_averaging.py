@@ -7,8 +7,7 @@ import torch
 from click.testing import CliRunner
 
 from boolattn.cli import app
-from boolattn.encoder.tower_storage import load_towers, save_towers
-from boolattn.encoder.towers import query_encoder
+from boolattn.encoder.towers import load_towers, query_encoder, save_towers
 from boolattn.errors import ConfigError
 from boolattn.training.launch import average, freeze, load_encoder, make_towers
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.training import run_folder
-from boolattn.training.run_folder import load_checkpoint, write_checkpoint
+from boolattn.training import loop
+from boolattn.training.loop import load_checkpoint, write_checkpoint
 
 
 class Shared(nn.Module):
@@ -61,7 +61,7 @@ def test_a_full_disk_leaves_the_last_good_one(path, monkeypatch):
 
     for step, after in ((1, "there is none before it"), (2, "the one before is complete")):
         with monkeypatch.context() as patch:
-            patch.setattr(run_folder, "save_file", full)
+            patch.setattr(loop, "save_file", full)
             with pytest.raises(DataError, match=rf"at step {step}: .*No space left.*; {after}"):
                 _write(path, step)
         _write(path, step)

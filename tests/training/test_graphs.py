@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from boolattn.attention.gate import Gate
 from boolattn.errors import ConfigError
-from boolattn.plugin import hooks
+from boolattn.plugin import install
 from boolattn.training.graphs import (
     Captured,
     Recording,
@@ -157,8 +157,8 @@ def test_a_pass_asks_the_device_nothing(preset, corpus, monkeypatch, task, use_p
     towers = trained(make_towers(preset)).cpu().train()
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     # It looks at a gate on a CPU, and not at one on a GPU that records.
-    monkeypatch.setattr(hooks, "_may_open", lambda gate: True)
-    monkeypatch.setattr(hooks, "label_gate", lambda labels, *_: Gate(labels.float()))
+    monkeypatch.setattr(install, "_may_open", lambda gate: True)
+    monkeypatch.setattr(install, "label_gate", lambda labels, *_: Gate(labels.float()))
     with Strict():
         encode(towers, padded(features, n_tokens, 0), task).square().sum().backward()
 

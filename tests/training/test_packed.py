@@ -7,8 +7,8 @@ from boolattn.encoder.towers import build_towers, tower_of
 from boolattn.plugin.backend import BACKENDS
 from boolattn.training import retrieval
 from boolattn.training.launch import make_steps, make_towers
+from boolattn.training.loop import RunFolder
 from boolattn.training.retrieval import RetrievalTraining
-from boolattn.training.run_folder import RunFolder
 from boolattn.training.tower_pass import TowerPass, can_pack, encode_packed
 from tests.conftest import trained
 from tests.training.test_graphs import quiet

@@ -16,9 +16,8 @@ from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.training import retrieval
 from boolattn.training.launch import Launch, make_steps, make_towers, train
-from boolattn.training.loop import Loop, parameter_groups
+from boolattn.training.loop import Loop, RunFolder, parameter_groups
 from boolattn.training.retrieval import RetrievalTraining
-from boolattn.training.run_folder import RunFolder
 from boolattn.training.settings import LoopSettings
 from boolattn.training.tower_pass import TowerPass
 from tests.conftest import trained

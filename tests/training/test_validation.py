@@ -7,10 +7,10 @@ import torch
 
 from boolattn.data.records import Query
 from boolattn.evaluation.benchmark import Judgements
-from boolattn.training import corpus as validation
+from boolattn.training import retrieval as validation
 from boolattn.training.batches.tokens import Tokens
-from boolattn.training.corpus import Validator, encode_queries
 from boolattn.training.launch import make_towers
+from boolattn.training.retrieval import Validator, encode_queries
 from tests.conftest import trained
 
 
@@ -22,7 +22,7 @@ def test_metrics_by_hand(monkeypatch):
     rows = {name: row for row, name in enumerate("abcdef")}
     # The first query finds a, c, b, f, d, e; the second f, e, a, b, c, d.
     scores = torch.tensor([[6.0, 4, 5, 2, 1, 3], [4, 3, 2, 1, 5, 6]])
-    monkeypatch.setattr(validation.two_towers, "encode_documents", lambda *_: torch.eye(6))
+    monkeypatch.setattr(validation.torch_encoder, "encode_documents", lambda *_: torch.eye(6))
     monkeypatch.setattr(validation, "encode_queries", lambda _, judged, *__: scores[-len(judged) :])
     expected = {"recall@100": 1.0, "r_precision": (1 / 2 + 0) / 2, "leak": 1 / 2}
     validator = Validator(Judgements.of(queries, rows), list("abcdef"))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from string import capwords
-from typing import TYPE_CHECKING
 
 from benchmark_data.domains.items import Item, cut, longest_names, stems
 from benchmark_data.domains.sources import read_member
 from boolattn.files import package_table
 from boolattn.jsonl import read_jsonl
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 _YEARS, _MIN_WORDS = range(1930, 2020, 10), 25
 _CENTURY = re.compile(r"\b(\d\d?(?:st|nd|rd|th)) century\b(?! BC)")

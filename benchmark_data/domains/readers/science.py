@@ -7,16 +7,14 @@ import io
 import json
 import re
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from benchmark_data.domains.items import MAX_WORDS, Item, ancestors
 from benchmark_data.domains.sources import read_member
 from boolattn.files import package_table, scratch_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 #: Small reads one year, so that it needs little memory and time.
 _YEARS = {"small": (2016,), "full": tuple(range(2002, 2021))}

@@ -8,15 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
-from boolattn.attention.cue import cue_predictor, shuffle
 from boolattn.attention.folded import FoldedWeights, are_foldable, current_state, kernels
-from boolattn.attention.gate import Gate, LexiconGate, learned_gate
+from boolattn.attention.gate import Gate, LexiconGate, cue_predictor, learned_gate, shuffle
 from boolattn.attention.layer import BoolAttnLayer, CueState, is_traced, words
 
 if TYPE_CHECKING:
-    from boolattn.attention.cue import CuePredictor
     from boolattn.attention.factors import AttentionBias
     from boolattn.attention.folded import FoldedCues
+    from boolattn.attention.gate import CuePredictor
     from boolattn.attention.gpu.kernel_bias import KernelCues
 
 
@@ -27,12 +26,8 @@ AnyCues: TypeAlias = "CueState | FoldedCues | KernelCues"
 class BoolAttn(nn.Module):
     """The plug-in: operator embeddings, cue predictor, gate, and the experts of each layer.
 
-    Args:
-        config: The plug-in's settings.
-        hidden_size: Of the encoder.
-        n_heads: Attention heads of the encoder.
-        n_layers: Layers of the encoder.
-        lexicon: The compiled cue lexicon, if ``config.gate`` is ``lexicon``.
+    The sizes are those of the encoder. ``lexicon`` is the compiled cue lexicon, if ``config.gate``
+    is ``lexicon``.
     """
 
     def __init__(
@@ -148,5 +143,4 @@ class BoolAttn(nn.Module):
         """Compute the bias of the encoder layer ``index``."""
         if not isinstance(cues, CueState):
             return cues.bias(index, hidden)
-        bias: AttentionBias = self.layers[str(index)](hidden, cues, self.operators)
-        return bias
+        return cast("AttentionBias", self.layers[str(index)](hidden, cues, self.operators))

@@ -7,7 +7,7 @@ keys, the factors add it to the dot product, and no ``L x L`` matrix is made.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -56,12 +56,8 @@ class AttentionBias:
 
         On a CPU values are padded like queries and keys, because the fused kernel needs one width
         for all three; a zero bias then changes no bit of the result. The GPU's masked kernel takes
-        two widths.
-
-        Args:
-            heads: Queries, keys and values, and the result: each ``(batch, heads, tokens, dim)``.
-            mask: As in ``scaled_dot_product_attention``.
-            dropout: Of attention weights.
+        two widths. ``heads`` are queries, keys and values, and the result is as each of them:
+        ``(batch, heads, tokens, dim)``. ``dropout`` is that of attention weights.
         """
         factors: Factors = self.factors
         query, key, value = heads
@@ -77,17 +73,14 @@ class AttentionBias:
 
     def dense(self) -> Tensor:
         """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
-        bias: Tensor = self.factors.dense()
-        return bias
+        return cast("Tensor", self.factors.dense())
 
     def masked(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Return the full bias with a mask: none, Boolean, or additive."""
         bias = self.dense().to(dtype)
-        if mask is None:
-            return bias
-        if mask.dtype == torch.bool:
+        if mask is not None and mask.dtype == torch.bool:
             return torch.where(mask, bias, torch.finfo(dtype).min)
-        return mask + bias
+        return bias if mask is None else mask + bias
 
 
 def bias_factors(

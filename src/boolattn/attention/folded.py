@@ -8,6 +8,7 @@ anew when a parameter changes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -18,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from boolattn.attention.cue import CuePredictor
 from boolattn.attention.factors import SHORT, AttentionBias, Factors, bias_factors
+from boolattn.attention.gate import CuePredictor, Gate
 from boolattn.attention.layer import (
     N_COMPARED,
     BiasPredictor,
@@ -31,11 +32,9 @@ from boolattn.attention.layer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import ModuleType
 
     from boolattn.attention.config import BoolAttnConfig
-    from boolattn.attention.gate import Gate
     from boolattn.attention.gpu.kernel_bias import KernelCues, KernelWeights
 
 #: Taken from a scope logit to keep a token out of scope; finite in half precision.

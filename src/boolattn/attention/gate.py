@@ -3,12 +3,91 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
+
+
+class PaperCuePredictor(nn.Module):
+    r"""The paper variant: :math:`p = \sigma(W_c (H + W_o o + b_o) + b_c)`.
+
+    The operator only shifts every logit of a text by one constant, so all operators have the
+    same cues (error 3), and a token's context is ignored (error 5).
+    """
+
+    def __init__(self, config: BoolAttnConfig, hidden_size: int) -> None:
+        super().__init__()
+        self.operator = nn.Linear(config.d_o, hidden_size)
+        self.score = nn.Linear(hidden_size, 1)
+
+    def forward(self, hidden: Tensor, mask: Tensor, operators: Tensor) -> Tensor:
+        """Return logits of every token as a cue. Shape ``(batch, operators, tokens)``.
+
+        The hidden state, the first layer's input, is ``(batch, tokens, hidden)``, the mask of 0
+        and 1 ``(batch, tokens)``, the operators' embeddings ``(operators, d_o)``.
+        """
+        shifted = hidden[:, None] + self.operator(operators)[None, :, None]
+        return cast("Tensor", self.score(shifted).squeeze(-1))
+
+
+class CuePredictor(nn.Module):
+    r"""The corrected variant: a convolution for context, then one linear layer for each operator.
+
+    .. math:: z_{e,i} = r_e \cdot [H_i ;\, \mathrm{relu}(\mathrm{Conv}(H)_i)] + b_e, \qquad
+              r_e = W_r o_e
+
+    The weights come from the operator's embedding, so each operator has its own direction. With
+    the convolution "as" can be a cue in "as well as" and none in "as large as".
+    """
+
+    def __init__(self, config: BoolAttnConfig, hidden_size: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(
+            hidden_size, config.cue_channels, config.cue_kernel, padding=config.cue_kernel // 2
+        )
+        n_features = hidden_size + config.cue_channels
+        self.row = nn.Linear(config.d_o, n_features, bias=False)
+        # Weights of unit length and a low bias: before training few tokens are cues.
+        nn.init.normal_(self.row.weight, std=(config.d_o * n_features) ** -0.5)
+        self.bias = nn.Parameter(torch.full((config.n_operators,), -2.0))
+
+    def forward(self, hidden: Tensor, mask: Tensor, operators: Tensor) -> Tensor:
+        """Return logits of every token as a cue; shapes as in the paper variant."""
+        # Padding is set to zero, so that it acts like the convolution's own padding.
+        visible = (hidden * mask[..., None]).transpose(1, 2)
+        context = F.relu(self.conv(visible)).transpose(1, 2)
+        features = torch.cat([hidden, context], dim=-1)
+        logits: Tensor = features @ self.row(operators).T + self.bias
+        return logits.transpose(1, 2)
+
+
+def cue_predictor(config: BoolAttnConfig, hidden_size: int) -> nn.Module:
+    """Build the cue predictor of the chosen variant."""
+    return (PaperCuePredictor if config.is_paper else CuePredictor)(config, hidden_size)
+
+
+def shuffle(cue: Tensor, mask: Tensor, seed: int) -> Tensor:
+    """Move cue probabilities to other tokens of their text, which keeps their rate.
+
+    The order depends on the seed and on the text's length alone, so a text has the same cues in
+    every batch. Shapes ``(batch, operators, tokens)`` and ``(batch, tokens)``.
+    """
+    is_token = mask != 0
+    rank = is_token.cumsum(-1)
+    # Hashed integers are the same on every device, and a CUDA graph can record them.
+    keys = rank + 4096 * rank[:, -1:] + 1_000_003 * (seed + 1)
+    for _ in range(2):
+        keys = (keys ^ (keys >> 16)) * 73_244_475 % 2**32
+    sources, targets = (
+        order.masked_fill(~is_token, 2**32).argsort(stable=True) for order in (keys, rank)
+    )
+    moved = torch.zeros_like(sources).scatter(-1, targets, sources)
+    return cue.gather(-1, moved[:, None].expand_as(cue))
+
 
 #: Owner of lexicon phrases that contain a cue word and are no cue, like "not only".
 NO_OWNER = -1
@@ -70,7 +149,9 @@ class ContextGate(LearnedGate):
 
     def features(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Return one vector for each text; shapes as in :class:`LearnedGate`."""
-        is_dropping, seen = self._is_dropping(), mask
+        # A frozen gate draws no random numbers.
+        is_trained = torch.is_grad_enabled() and self.outer.weight.requires_grad
+        is_dropping, seen = self.training and self.config.use_noise and is_trained, mask
         if is_dropping:
             seen = mask * (torch.rand_like(mask) >= self.config.gate_token_dropout)
         # Padding is set to zero, so that it acts like the convolution's own padding.
@@ -82,15 +163,6 @@ class ContextGate(LearnedGate):
         features = torch.cat([strongest, mean.to(strongest.dtype)], dim=-1)
         return F.dropout(features, self.config.gate_dropout, training=is_dropping)
 
-    def _is_dropping(self) -> bool:
-        """Whether to use dropout. A frozen gate draws no random numbers."""
-        return (
-            self.training
-            and self.config.use_noise
-            and torch.is_grad_enabled()
-            and self.outer.weight.requires_grad
-        )
-
 
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
     """Return exactly ``hard``, with the gradient of ``soft``."""
@@ -100,8 +172,7 @@ def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
 
 def learned_gate(config: BoolAttnConfig, hidden_size: int) -> LearnedGate:
     """Build the learned gate of the settings."""
-    kind = ContextGate if config.gate_reads == "context" else LearnedGate
-    return kind(config, hidden_size)
+    return (ContextGate if config.gate_reads == "context" else LearnedGate)(config, hidden_size)
 
 
 class LexiconGate(nn.Module):
@@ -142,11 +213,13 @@ class LexiconGate(nn.Module):
             cue = self.cues[:, k]
             hit = hit & ((ids[:, k : k + n_tokens, None] == cue) | (cue < 0))
         # The longest of an owner's cues that start at a token covers the tokens of the others.
-        owners = (NO_OWNER, 0, 1, 2)
-        reach = torch.stack(
-            [torch.where(hit & (self.owners == o), lengths, 0).amax(-1) for o in owners], 1
-        )
-        covered = _extend(reach, longest)
+        owned = (hit & (self.owners == owner) for owner in (NO_OWNER, 0, 1, 2))
+        reach = torch.stack([torch.where(hits, lengths, 0).amax(-1) for hits in owned], 1)
+        # Each cue's length is copied from its first token to all its tokens.
+        covered = reach
+        for step in range(1, longest):
+            moved = F.pad(reach, (step, 0))[..., :n_tokens]
+            covered = torch.maximum(covered, torch.where(moved > step, moved, 0))
         wins = (covered == covered.amax(1, keepdim=True)) & (covered > 0)
         return wins[:, 1:]
 
@@ -161,12 +234,3 @@ class LexiconGate(nn.Module):
         starts = torch.arange(n_tokens, device=input_ids.device)
         ends = starts[:, None] + lengths
         return (joined[:, :n_tokens, None] == 0) & (joined[:, ends] == 0)
-
-
-def _extend(reach: Tensor, longest: int) -> Tensor:
-    """Copy each cue's length from its first token to all its tokens, along the last axis."""
-    covered, n_tokens = reach, reach.shape[-1]
-    for step in range(1, longest):
-        moved = F.pad(reach, (step, 0))[..., :n_tokens]
-        covered = torch.maximum(covered, torch.where(moved > step, moved, 0))
-    return covered

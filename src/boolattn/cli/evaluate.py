@@ -58,9 +58,9 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
     Writes for each split the results (JSON, values of every query) and the run (TREC).
     """
     from boolattn.data.catalog import DataOptions, open_dataset
-    from boolattn.evaluation import domains, tables
+    from boolattn.evaluation import tables
     from boolattn.evaluation.metrics import DEFAULT_METRICS, parse
-    from boolattn.evaluation.results import joined
+    from boolattn.evaluation.results import domain_metrics, joined
     from boolattn.search.systems import RUNS
 
     options["is_model"] = model != "bm25" and not model.endswith(RUNS)
@@ -81,7 +81,7 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
     measured: dict[str, dict[str, list[Results]]] = defaultdict(lambda: defaultdict(list))
     for folder, benchmark, way, system in open_systems(data_set, split, model, options):
         for name in benchmark.splits:
-            chosen = domains.metrics_of(name) if is_domains else usual
+            chosen = domain_metrics(name) if is_domains else usual
             results = _measure(system, benchmark, name, chosen, way, out / folder)
             measured[name][results.label].append(results)
     by_split = {name: [*map(joined, systems.values())] for name, systems in measured.items()}
@@ -114,15 +114,15 @@ def _domain_systems(
 ) -> Iterator[Opened]:
     """Open a model that ranks the documents of each domain in several ways."""
     from boolattn.encoders.models import load_model
-    from boolattn.evaluation import domains
     from boolattn.evaluation.benchmark import prepare
+    from boolattn.evaluation.results import by_domain
     from boolattn.search.systems import WAYS, SearchRanker, open_system
 
     compose, hybrid, strict_not = (options[n] for n in ("is_composed", "hybrid", "strict_not"))
     uses = (True, compose, hybrid, strict_not, hybrid and strict_not)
     ways = [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
     splits = splits or ("test", "unseen")
-    chosen = dict(domains.by_domain(data_set, splits))
+    chosen = dict(by_domain(data_set, splits))
     if not chosen:
         raise ConfigError(f"no domain has the splits {', '.join(splits)}")
     encoder = load_model(model, device=options["device"]) if options["is_model"] else None
@@ -230,7 +230,7 @@ def compare(first: str, second: str, by: str | None, figure: Path | None, **opti
     The p value is that of the paired randomisation test, the interval a bootstrap's. Values of
     several seeds are averaged for each query first.
     """
-    from boolattn.evaluation import figures, tables
+    from boolattn.evaluation import tables
     from boolattn.evaluation.results import Results, average, compare_results
 
     seeds = [[Results.load(Path(path)) for path in paths.split(",")] for paths in (first, second)]
@@ -249,6 +249,6 @@ def compare(first: str, second: str, by: str | None, figure: Path | None, **opti
         click.echo(tables.comparison_table(systems, compared))
     if figure is not None:
         is_domains = systems[0].dataset.startswith("domains-")
-        drawn = figures.by_domain(systems) if is_domains else figures.by_template(systems)
-        figures.save(drawn, figure)
+        draw = tables.domain_figure if is_domains else tables.template_figure
+        tables.save_figure(draw(systems), figure)
         note(f"figure: {figure}")

@@ -33,7 +33,7 @@ def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -
     if not text.strip():
         raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.encoders.models import SHIPPED, resolve
-    from boolattn.evaluation.figures import save
+    from boolattn.evaluation.tables import save_figure
     from boolattn.query.parser import load_parser
     from boolattn.query.reading import QueryReader
 
@@ -53,7 +53,7 @@ def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -
     if result is None:
         note("cue, scope and bias by token need PyTorch and a model with BoolAttn (--model)")
     elif figure is not None:
-        save(result.figure(), figure)
+        save_figure(result.figure(), figure)
         note(f"heat map: {figure}")
 
 
@@ -82,8 +82,7 @@ def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizer
     """Load the encoder and its tokenizer; one without BoolAttn gets the shipped plug-in."""
     from transformers import AutoTokenizer
 
-    from boolattn.encoder.tower_storage import load_towers
-    from boolattn.encoder.towers import query_encoder
+    from boolattn.encoder.towers import load_towers, query_encoder
     from boolattn.plugin.storage import attach, load
 
     is_towers = (home / "modules.json").is_file()

@@ -54,7 +54,7 @@ def average(base: str, model: Path, out: Path, share: float) -> None:
     from boolattn.encoders.models import require_torch
 
     require_torch("average")
-    from boolattn.encoder.tower_storage import Card, save_towers
+    from boolattn.encoder.towers import Card, save_towers
     from boolattn.training.launch import average as averaged
 
     quiet_libraries()

@@ -7,18 +7,16 @@ A folder has two additions that BEIR's tools ignore: excluded documents in
 from __future__ import annotations
 
 import csv
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from boolattn.data.records import Dataset, Document, Query, read_query
 from boolattn.errors import DataError, MissingDataError
 from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import check_fields, find_file, read_jsonl, read_lines, write_jsonl
 from boolattn.settings import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 _HEADER = "query-id\tcorpus-id\tscore"
 _EXCLUDED = ".excluded"
@@ -39,7 +37,12 @@ def write_beir(
     """
     _check_ids(splits)
     with atomic_folder(folder) as draft:
-        write_jsonl(draft / "corpus.jsonl", map(_document_row, documents))
+        rows = (
+            {"_id": document.id, "title": document.title, "text": document.text}
+            | ({"metadata": dict(document.metadata)} if document.metadata else {})
+            for document in documents
+        )
+        write_jsonl(draft / "corpus.jsonl", rows)
         rows = (_query_row(query, split) for split in splits for query in splits[split])
         write_jsonl(draft / "queries.jsonl", rows)
         for split, queries in splits.items():
@@ -53,12 +56,8 @@ def read_corpus(folder: Path) -> Iterator[Document]:
     """Stream the documents of a BEIR folder."""
     path = find_file(folder, "corpus.jsonl")
     for _, row in read_jsonl(path, _FIELDS, unique="_id"):
-        yield Document(
-            id=row["_id"],
-            text=row["text"],
-            title=row.get("title") or "",
-            metadata=row.get("metadata") or {},
-        )
+        optional: Any = {"title": row.get("title") or "", "metadata": row.get("metadata") or {}}
+        yield Document(id=row["_id"], text=row["text"], **optional)
 
 
 @checked
@@ -68,12 +67,9 @@ def read_beir(folder: Path) -> Dataset:
     known = frozenset(document.id for document in documents)
     queries = _read_queries(find_file(folder, "queries.jsonl"), known)
     stems = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
-    names = [stem for stem in stems if not stem.endswith(_EXCLUDED)]
-    return Dataset(
-        name=folder.name,
-        documents=documents,
-        splits={name: _read_split(folder / "qrels", name, queries, known) for name in names},
-    )
+    names = (stem for stem in stems if not stem.endswith(_EXCLUDED))
+    splits = {name: _read_split(folder / "qrels", name, queries, known) for name in names}
+    return Dataset(name=folder.name, documents=documents, splits=splits)
 
 
 def _check_ids(splits: Mapping[str, Sequence[Query]]) -> None:
@@ -88,13 +84,6 @@ def _check_ids(splits: Mapping[str, Sequence[Query]]) -> None:
                     "a BEIR folder has all queries in one file"
                 )
             home[query.id] = split
-
-
-def _document_row(document: Document) -> dict[str, Any]:
-    row: dict[str, Any] = {"_id": document.id, "title": document.title, "text": document.text}
-    if document.metadata:
-        row["metadata"] = dict(document.metadata)
-    return row
 
 
 def _query_row(query: Query, split: str) -> dict[str, Any]:
@@ -145,14 +134,11 @@ def _read_split(
     gold = _read_qrels(find_file(qrels, f"{name}.tsv"), queries.keys(), known)
     second = qrels / f"{name}{_EXCLUDED}.tsv"
     excluded = _read_qrels(second, queries.keys(), known) if second.is_file() else {}
+    sets = {q: [frozenset(part.get(q, ())) for part in (gold, excluded)] for q in queries}
     return tuple(
-        replace(
-            query,
-            gold=frozenset(gold.get(qid, ())),
-            excluded=frozenset(excluded.get(qid, ())),
-        )
+        replace(query, gold=sets[qid][0], excluded=sets[qid][1])
         for qid, (query, split) in queries.items()
-        if split == name or (not split and (qid in gold or qid in excluded))
+        if split == name or (not split and any(sets[qid]))
     )
 
 
@@ -199,9 +185,8 @@ def read_pairs(path: Path) -> Dataset:
             documents[first] = Document(id=first, text=row["doc1"])
             documents[second] = Document(id=second, text=row["doc2"])
             for key, right, wrong in (("q1", first, second), ("q2", second, first)):
-                gold, excluded = frozenset({right}), frozenset({wrong})
-                qid = f"{name}/{key}"
-                queries.append(Query(id=qid, text=row[key], gold=gold, excluded=excluded))
+                sets: Any = {"gold": frozenset({right}), "excluded": frozenset({wrong})}
+                queries.append(Query(id=f"{name}/{key}", text=row[key], **sets))
         splits[file.stem] = tuple(queries)
     return Dataset(name=path.stem, documents=list(documents.values()), splits=splits)
 

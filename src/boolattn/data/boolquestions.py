@@ -6,7 +6,9 @@ its excluded documents.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.errors import ConfigError, DataError
@@ -15,15 +17,9 @@ from boolattn.jsonl import check_fields, find_file, read_jsonl, read_parquet
 from boolattn.query.tree import Operator
 from boolattn.settings import checked
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
 #: The passage collections.
 COLLECTIONS = ("MSMARCO", "NaturalQuestions")
-
 REPOSITORY = "ustc-zhangzm/BoolQuestions"
-
 _QUESTION = {"question": str, "question_type": str, "positive_ctxs": list, "negative_ctxs": list}
 
 
@@ -37,11 +33,8 @@ def load_boolquestions(collection: str, folder: Path | None = None) -> Dataset:
     folder = folder or cache_folder() / "boolquestions"
     documents = tuple(read_passages(collection, folder))
     known = frozenset(document.id for document in documents)
-    return Dataset(
-        name=f"BoolQuestions-{collection}",
-        documents=documents,
-        splits={"eval": tuple(read_questions(collection, folder, known))},
-    )
+    splits = {"eval": tuple(read_questions(collection, folder, known))}
+    return Dataset(name=f"BoolQuestions-{collection}", documents=documents, splits=splits)
 
 
 @checked
@@ -63,15 +56,9 @@ def read_questions(
         except ValueError as error:
             message = f"{where}: unknown question_type {kind!r}; known: {', '.join(Operator)}"
             raise DataError(message) from error
-        yield Query(
-            id=qid,
-            text=row["question"],
-            gold=gold,
-            operators=(operator,),
-            # A passage in both lists is relevant.
-            excluded=excluded - gold,
-            domain=collection,
-        )
+        # A passage in both lists is relevant.
+        sets: Any = {"gold": gold, "excluded": excluded - gold}
+        yield Query(id=qid, text=row["question"], operators=(operator,), domain=collection, **sets)
 
 
 @checked

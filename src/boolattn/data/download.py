@@ -5,15 +5,12 @@ from __future__ import annotations
 import http.client
 import os
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from boolattn.checksums import file_sum
 from boolattn.errors import DataError, MissingDataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _TIMEOUT_S = 30.0
 

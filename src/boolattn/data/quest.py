@@ -8,8 +8,10 @@ documents have; it is never used.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from boolattn.data.download import fetch
 from boolattn.data.records import Dataset, Document, Operand, Query, answer_sets
@@ -19,18 +21,11 @@ from boolattn.jsonl import find_file, read_jsonl
 from boolattn.query.syntax import TEMPLATES, template_operators
 from boolattn.settings import checked
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
 ADDRESS = "https://storage.googleapis.com/gresearch/quest/"
 
 #: Official files; their checksums are not published.
 FILES: Mapping[str, str] = {
-    "train": "train.jsonl",
-    "train_aug": "train_aug.jsonl",
-    "val": "val.jsonl",
-    "test": "test.jsonl",
+    **{split: f"{split}.jsonl" for split in ("train", "train_aug", "val", "test")},
     "documents": "documents.zip",
 }
 
@@ -89,16 +84,13 @@ def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0
     known = frozenset(document.id for document in documents)
     categories = _read_categories(folder, known)
     files = {split: _read_queries(path, split, known, min_share) for split, path in paths.items()}
-    return Quest(
-        name=name,
-        documents=documents,
-        splits={
-            split: tuple(_with_sets(query, categories) for query in queries)
-            for split, (queries, _) in files.items()
-        },
-        categories=categories,
-        named={split: named for split, (_, named) in files.items()},
-    )
+    filled = {
+        split: tuple(_with_sets(query, categories) for query in queries)
+        for split, (queries, _) in files.items()
+    }
+    named = {split: named for split, (_, named) in files.items()}
+    corpus: Any = {"name": name, "documents": documents, "splits": filled}
+    return Quest(**corpus, categories=categories, named=named)
 
 
 def read_documents(folder: Path) -> Iterator[Document]:
@@ -177,9 +169,9 @@ def _query(qid: str, row: Mapping[str, Any], known: frozenset[str], where: str) 
 
 def _span(operand: str, text: str) -> tuple[tuple[int, int], ...]:
     """Find an operand that occurs literally, once, in a paraphrase."""
-    pattern = rf"(?<!\w){re.escape(operand)}(?!\w)"
-    spans = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
-    return tuple(spans) if len(spans) == 1 else ()
+    hits = re.finditer(rf"(?<!\w){re.escape(operand)}(?!\w)", text, re.IGNORECASE)
+    spans = tuple(match.span() for match in hits)
+    return spans if len(spans) == 1 else ()
 
 
 def _with_sets(query: Query, categories: Mapping[str, frozenset[str]]) -> Query:

@@ -1,36 +1,36 @@
-"""Boolean sentences for auxiliary pretraining, labelled with operators, cues and scopes.
+"""Boolean sentences and queries with labels, for pretraining and for the query parser.
 
-Their generator is in ``experiments/`` of a checkout and not in the wheel; SetBERT's are read from
-its files.
+Sentences have operators, cues and scopes. Their generator is in ``experiments/`` of a checkout and
+not in the wheel; SetBERT's are read from its files. A file of labelled queries has JSON lines, one
+query each: ``{"text", "operands", "negated", "gaps", "source"}``. ``operands`` has the character
+spans of each operand, in text order: ``[[[0, 8], [24, 31]]]`` is one operand of two spans.
+``negated`` has the numbers of the negated ones, ``gaps`` operator and level between each two:
+``["or2", "and1"]``.
 """
 
 from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, cast
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import checkout_module
 from boolattn.jsonl import find_file, read_jsonl
+from boolattn.query.parsed_query import GAPS, ParsedQuery, Spans
 from boolattn.query.tokens import find_cues
 from boolattn.query.tree import OPERATORS, Operator
 from boolattn.settings import check_types, checked, limited
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 Span = tuple[int, int]
 
 #: Added to the seed of evaluation sentences, so that they differ from those of training.
 HELD_OUT_SEED = 1_000_003
 #: The paper's equivalents of SetBERT's cues, and how often one replaces its cue (*ours*).
-_EQUIVALENTS = {
-    "and": ("as well as", "are also", "including"),
-    "not": ("other than", "excluding"),
-}
+_EQUIVALENTS = {"and": ("as well as", "are also", "including"), "not": ("other than", "excluding")}
 _REPLACED = 0.5
 _TRAIN_SHARE = 0.8
 
@@ -99,15 +99,13 @@ class Mixture:
 @checked
 def generate(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Sentence]:
     """Generate sentences; equal arguments give equal sentences on every machine."""
-    sentences: Iterator[Sentence] = _generator().generate(n, seed, mixture)
-    return sentences
+    return cast("Iterator[Sentence]", _generator().generate(n, seed, mixture))
 
 
 @checked
 def generate_triplets(n: int, seed: int, mixture: Mixture | None = None) -> Iterator[Triplet]:
     """Generate triplets; the negative has the anchor's operands and another structure."""
-    triplets: Iterator[Triplet] = _generator().generate_triplets(n, seed, mixture)
-    return triplets
+    return cast("Iterator[Triplet]", _generator().generate_triplets(n, seed, mixture))
 
 
 def _generator() -> Any:  # noqa: ANN401 - a module outside the wheel
@@ -154,3 +152,46 @@ def _label(text: str, rng: random.Random, *known: Operator) -> Sentence:
     used = {*known, *(cue.operator for cue in cues)}
     operators = tuple(operator for operator in OPERATORS if operator in used)
     return Sentence(text=text, template="", operators=operators, cues=cues, scopes=(), operands=())
+
+
+_FIELDS = {"text": str, "operands": list, "negated": list, "gaps": list, "source": str}
+_GAPS = {f"{gap.operator.value}{gap.level}": gap for gap in GAPS}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledQuery:
+    """A text and its parse."""
+
+    text: str
+    parsed: ParsedQuery
+
+
+def read_labelled_queries(path: Path) -> dict[str, list[LabelledQuery]]:
+    """Read labelled queries, by source and in file order."""
+    queries: dict[str, list[LabelledQuery]] = {}
+    for number, row in read_jsonl(path, _FIELDS):
+        where = f"{path}:{number}"
+        if unknown := [gap for gap in row["gaps"] if gap not in _GAPS]:
+            raise DataError(f"{where}: no gap is {unknown[0]!r}; known: {', '.join(_GAPS)}")
+        operands = tuple(_spans(spans, len(row["text"]), where) for spans in row["operands"])
+        negated = tuple(at in row["negated"] for at in range(len(operands)))
+        if len(row["gaps"]) != len(operands) - 1 or sum(negated) != len(row["negated"]):
+            raise DataError(f"{where}: 'negated' or 'gaps' do not fit {len(operands)} operands")
+        if all(negated):
+            raise DataError(f"{where}: a query has a positive operand")
+        parsed = ParsedQuery(operands, negated, tuple(_GAPS[gap] for gap in row["gaps"]))
+        queries.setdefault(row["source"], []).append(LabelledQuery(row["text"], parsed))
+    return queries
+
+
+def _spans(operand: Any, length: int, where: str) -> Spans:  # noqa: ANN401 - parsed JSON
+    """Check the spans of one operand: pairs of character positions inside the text."""
+    is_pairs = isinstance(operand, list) and all(
+        isinstance(span, list) and [type(end) for end in span] == [int, int] for span in operand
+    )
+    if not is_pairs or not operand:
+        raise DataError(f"{where}: an operand must be a list of [start, end], not {operand!r}")
+    for start, end in operand:
+        if not 0 <= start < end <= length:
+            raise DataError(f"{where}: [{start}, {end}] is no span of a text of {length} letters")
+    return tuple((start, end) for start, end in operand)

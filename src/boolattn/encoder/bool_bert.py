@@ -18,7 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput  # noqa: TC002
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
-from boolattn.plugin.backend import FAMILIES
+from boolattn.plugin.backend import WITHOUT_INTERFACE
 from boolattn.plugin.install import install, plugin_of
 from boolattn.plugin.storage import attach, refuse_adapters
 from boolattn.settings import build
@@ -26,7 +26,7 @@ from boolattn.settings import build
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.plugin.hooks import OperatorLabels
+    from boolattn.plugin.install import OperatorLabels
 
 MODEL_TYPE = "bool_bert"
 #: The task with the plug-in; for any other the encoder runs without it.
@@ -65,11 +65,8 @@ class BoolBertConfig(PreTrainedConfig):
 
 
 _SIZES = (
-    "hidden_size",
-    "max_position_embeddings",
-    "num_attention_heads",
-    "num_hidden_layers",
-    "vocab_size",
+    *("hidden_size", "num_attention_heads", "num_hidden_layers"),
+    *("max_position_embeddings", "vocab_size"),
 )
 
 
@@ -144,15 +141,10 @@ class BoolBertModel(PreTrainedModel):
         shape ``(batch, operators)``. ``task`` is that of sentence-transformers: the plug-in is
         used only for ``query``, not for ``document`` or ``None`` (``encode`` without a task).
         """
-        if task == QUERY:
-            kwargs["operators"] = operators
-        elif operators is not None:
+        if operators is not None and task != QUERY:
             raise GateError(f"operators are for the task {QUERY!r}; got the task {task!r}")
-        else:
-            kwargs["is_bare"] = True
-        output: BaseModelOutput = self.backbone(
-            input_ids=input_ids, attention_mask=attention_mask, **kwargs
-        )
+        kwargs |= {"attention_mask": attention_mask, "is_bare": task != QUERY}
+        output: BaseModelOutput = self.backbone(input_ids=input_ids, operators=operators, **kwargs)
         return output
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
@@ -174,23 +166,18 @@ def _backbone(config: BoolBertConfig) -> PreTrainedModel:
     """Build the encoder with its plug-in; weights are loaded later."""
     base = config.encoder_config
     # A family without AttentionInterface has only its own attention.
-    has_choice = base.model_type not in FAMILIES or FAMILIES[base.model_type].has_interface
+    has_choice = base.model_type not in WITHOUT_INTERFACE
+    attention = config._attn_implementation if has_choice else "eager"
     # The precision of the whole model, not of the encoder's original file.
-    encoder: PreTrainedModel = AutoModel.from_config(
-        base,
-        attn_implementation=config._attn_implementation if has_choice else "eager",
-        dtype=torch.get_default_dtype(),
-    )
+    options = {"attn_implementation": attention, "dtype": torch.get_default_dtype()}
+    encoder: PreTrainedModel = AutoModel.from_config(base, **options)
     settings, lexicon = config.boolattn_config, None
     if settings.gate == "lexicon":
         if config.lexicon_shape is None:
             raise ConfigError(f"this {MODEL_TYPE} config lacks lexicon_shape; save the model again")
         n_cues, longest, n_ids = config.lexicon_shape
-        lexicon = LexiconGate(
-            torch.zeros(n_cues, longest, dtype=torch.int64),
-            torch.zeros(n_cues, dtype=torch.int64),
-            torch.zeros(n_ids, dtype=torch.uint8),
-        )
+        cues = torch.zeros(n_cues, longest, dtype=torch.int64)
+        lexicon = LexiconGate(cues, cues.new_zeros(n_cues), torch.zeros(n_ids, dtype=torch.uint8))
     install(encoder, settings, lexicon)
     return encoder
 

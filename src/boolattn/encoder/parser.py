@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -22,9 +24,6 @@ from boolattn.files import atomic_folder
 from boolattn.query.parsed_query import ABSENT, GAPS, NEGATED, POSITIVE, ParserLogits, span_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from boolattn.query.parsed_query import ParsedQuery, Span
 
 SETTINGS, TOKENIZER, WEIGHTS = "parser.json", "tokenizer.json", "model.safetensors"
@@ -83,14 +82,12 @@ class ParserModel(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> ParserLogits:
         """Return the logits of a batch; shapes of the inputs ``(batch, tokens)``."""
-        words = self.encoder.get_input_embeddings()(input_ids)
-        return self.parse_words(words, attention_mask)
+        return self.parse_words(self.encoder.get_input_embeddings()(input_ids), attention_mask)
 
     def parse_words(self, words: Tensor, attention_mask: Tensor) -> ParserLogits:
         """Return the logits for word vectors, ``(batch, tokens, hidden)``."""
         output = self.encoder(inputs_embeds=words, attention_mask=attention_mask)
-        states = output.last_hidden_state
-        states = F.gelu(self.input(states))
+        states = F.gelu(self.input(output.last_hidden_state))
         tags = self.tag(states)
         weights = torch.sigmoid(tags) * attention_mask[..., None].to(tags.dtype)
         owned = weights.transpose(1, 2) @ states / weights.sum(1).clamp(min=1)[..., None]
@@ -108,24 +105,18 @@ class ParserModel(nn.Module):
                 values = dequantise(*quantise(weight.detach().float().cpu().numpy(), 0))
                 weight.data.copy_(torch.from_numpy(values))
 
-    def save(
-        self,
-        folder: Path,
-        tokenizer: Path,
-        threshold: float = 0.5,
-        report: dict[str, Any] | None = None,
-    ) -> None:
+    def save(self, folder: Path, tokenizer: Path, **settings: Any) -> None:
         """Write a folder, complete or not at all.
 
-        ``tokenizer`` is a tokenizer's file, ``threshold`` the least confidence of a parse that
-        is used, ``report`` what was measured.
+        ``tokenizer`` is a tokenizer's file. Of the settings, ``threshold`` is the least confidence
+        of a parse that is used, ``report`` what was measured.
         """
         with atomic_folder(folder, replace=True, marker=SETTINGS, finish=write_sums) as draft:
             self.encoder.config.save_pretrained(draft)
             shutil.copyfile(tokenizer, draft / TOKENIZER)
             save_file(self.state_dict(), draft / WEIGHTS)
-            values = {"threshold": threshold, "report": report or {}}
-            (draft / SETTINGS).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            text = json.dumps({"threshold": 0.5, "report": {}, **settings}, indent=1)
+            (draft / SETTINGS).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> ParserModel:

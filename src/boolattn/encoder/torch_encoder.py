@@ -3,61 +3,47 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
+from sentence_transformers.sentence_transformer.modules import Normalize
+from sentence_transformers.util import batch_to_device
 from tokenizers import Tokenizer
+from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.tower_storage import load_towers
-from boolattn.encoder.towers import (
-    encode_documents,
-    encode_queries,
-    must_normalise,
-    query_encoder,
-    settings_of,
-)
+from boolattn.encoder.bool_bert import QUERY, BoolBertModel
+from boolattn.encoder.towers import load_towers, query_encoder, settings_of
 from boolattn.encoders.callables import Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
-from boolattn.plugin.explain import explain
+from boolattn.plugin.explain import Explanation, explain
 from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import tensors_hash
 from boolattn.query.parser import vocabulary_sum
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor
 
     from boolattn.encoders.callables import Array
-    from boolattn.plugin.explain import Explanation
 
 
 #: Settings that change vectors, and neither names nor shapes of tensors.
 _CONFIGURATION = (
-    "model_type",
-    "hidden_act",
-    "hidden_activation",
-    "activation",
-    "layer_norm_eps",
-    "norm_eps",
-    "num_attention_heads",
-    "n_heads",
-    "relative_attention_num_buckets",
-    "local_attention",
-    "global_attn_every_n_layers",
-    "boolattn",
+    *("model_type", "hidden_act", "hidden_activation", "activation", "layer_norm_eps", "norm_eps"),
+    *("num_attention_heads", "n_heads", "relative_attention_num_buckets", "local_attention"),
+    *("global_attn_every_n_layers", "boolattn"),
 )
 #: No encoder reads more tokens of a text.
 MAX_TOKENS = 8192
+_QUERIES_AT_ONCE = 32
 
 
 class TorchEncoder(Encoder):
@@ -135,10 +121,9 @@ class TorchEncoder(Encoder):
 
     def encode_operands(self, texts: Sequence[str]) -> Array:
         """Encode operands by the query tower with every gate closed."""
-        if texts and self._bool_bert is not None:
-            closed: list[tuple[str, ...]] = [()] * len(texts)
-            return self._array(encode_queries(self.towers, texts, operators=closed))
-        return self.encode_queries(texts)
+        if not texts or self._bool_bert is None:
+            return self.encode_queries(texts)
+        return self._array(encode_queries(self.towers, texts, operators=[()] * len(texts)))
 
     def encode_queries(self, texts: Sequence[str]) -> Array:
         """Encode whole queries by the query tower with its own gate, or by :attr:`labels`."""
@@ -163,3 +148,65 @@ class TorchEncoder(Encoder):
     def _array(self, vectors: Tensor) -> Array:
         vectors = F.normalize(vectors, dim=-1) if self._must_normalise else vectors
         return cast("Array", vectors.detach().float().cpu().numpy())
+
+
+@checked
+def encode_queries(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    operators: Sequence[Sequence[str]],
+) -> Tensor:
+    """Encode queries with oracle operator labels; ``model.encode_query`` uses the model's gate.
+
+    ``operators`` has the names of each query's operators; empty for none. Returns ``(texts, dim)``.
+
+    >>> from boolattn import BoolAttnConfig, build_towers
+    >>> from boolattn.encoders.models import minilm_folder
+    >>> towers = build_towers(minilm_folder(), BoolAttnConfig(gate="label"))
+    >>> encode_queries(towers, ["moths but not ants"], operators=[["not"]]).shape
+    torch.Size([1, 384])
+    """
+    if not isinstance(query_encoder(model), BoolBertModel):
+        raise GateError("this model has no BoolAttn, so operators have no effect")
+    if len(texts) != len(operators):
+        raise GateError(f"got {len(texts)} texts and operators for {len(operators)}")
+    if not texts:
+        return torch.zeros(0, model.get_embedding_dimension() or 0)
+    model.eval()
+    # Sorted by length, as in encode, for less padding.
+    order = torch.tensor([-len(text) for text in texts]).argsort(stable=True)
+    rows: list[Tensor] = []
+    with torch.inference_mode():
+        for chosen in order.split(_QUERIES_AT_ONCE):
+            features = model.preprocess([texts[i] for i in chosen], task=QUERY)
+            features = batch_to_device(features, model.device)
+            features["operators"] = [operators[i] for i in chosen]
+            rows.append(model(features, task=QUERY)["sentence_embedding"])
+    return torch.cat(rows)[order.argsort().to(model.device)]
+
+
+def encode_documents(
+    model: SentenceTransformer, texts: Sequence[str], *, batch_size: int | None = None
+) -> Tensor:
+    """Encode documents, on a GPU in half precision; the vectors differ by at most 1e-3.
+
+    Returns ``(texts, dim)`` in float32, on the model's device.
+    """
+    is_half = model.device.type == "cuda"
+    options: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
+    options["batch_size"] = batch_size or (256 if is_half else 32)
+    with torch.autocast(model.device.type, torch.float16, enabled=is_half):
+        vectors: Tensor = model.encode_document(list(texts), **options).float()
+    overflowed = (~vectors.isfinite().all(-1)).nonzero()[:, 0].tolist()
+    if is_half and overflowed:
+        again = model.encode_document([texts[row] for row in overflowed], **options)
+        vectors = vectors.clone()  # encode's own cannot be written
+        vectors[overflowed] = again.float()
+    return vectors
+
+
+def must_normalise(model: SentenceTransformer) -> bool:
+    """Whether vectors are compared by cosine, and the model does not bring them to length 1."""
+    has_lengths = not any(isinstance(part, Normalize) for part in model.children())
+    return model.similarity_fn_name == "cosine" and has_lengths

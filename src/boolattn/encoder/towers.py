@@ -9,40 +9,37 @@ which uses the plug-in only for the task ``query``.
 from __future__ import annotations
 
 import copy
+import json
+import shutil
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
+from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
-from sentence_transformers.util import batch_to_device
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from boolattn.encoder.bool_bert import QUERY, BoolBertModel
-from boolattn.errors import ConfigError, GateError, MissingDataError
-from boolattn.files import scratch_folder
+from boolattn.checksums import write_sums
+from boolattn.encoder.bool_bert import QUERY, BoolBertModel, base_name
+from boolattn.errors import ConfigError, MissingDataError
+from boolattn.files import atomic_folder, scratch_folder
 from boolattn.plugin.install import NAME, detach, forward_of
-from boolattn.plugin.storage import FILE
+from boolattn.plugin.storage import FILE, refuse_adapters, strict_loading
 from boolattn.plugin.storage import load as load_attached
-from boolattn.plugin.strict import strict_loading
-from boolattn.settings import build, check_types, checked, limited
+from boolattn.settings import Checked, build, checked, limited
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-    from transformers import PreTrainedTokenizerBase
-
     from boolattn.attention.config import BoolAttnConfig
 
 DOCUMENT = "document"
-_QUERIES_AT_ONCE = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class TowerConfig:
+class TowerConfig(Checked):
     """Settings of two towers."""
 
     #: ``mean`` over a text's tokens, or its first token (``cls``)
@@ -52,9 +49,6 @@ class TowerConfig:
     similarity: str = limited("cosine", choices=("cosine", "dot"))
     query_length: int = limited(64, least=3)  # most tokens of a query
     document_length: int = limited(256, least=3)  # most tokens of a document
-
-    def __post_init__(self) -> None:
-        check_types(self, least=0)
 
 
 @checked
@@ -174,70 +168,6 @@ def tower_of(model: SentenceTransformer, route: str) -> Transformer:
     return cast("Transformer", next(iter(router.sub_modules[route].children())))
 
 
-@checked
-def encode_queries(
-    model: SentenceTransformer,
-    texts: Sequence[str],
-    *,
-    operators: Sequence[Sequence[str]],
-) -> Tensor:
-    """Encode queries with oracle operator labels; ``model.encode_query`` uses the model's gate.
-
-    ``operators`` has the names of each query's operators; empty for none. Returns ``(texts, dim)``.
-
-    >>> from boolattn import BoolAttnConfig
-    >>> from boolattn.encoders.models import minilm_folder
-    >>> towers = build_towers(minilm_folder(), BoolAttnConfig(gate="label"))
-    >>> encode_queries(towers, ["moths but not ants"], operators=[["not"]]).shape
-    torch.Size([1, 384])
-    """
-    if not isinstance(query_encoder(model), BoolBertModel):
-        raise GateError("this model has no BoolAttn, so operators have no effect")
-    if len(texts) != len(operators):
-        raise GateError(f"got {len(texts)} texts and operators for {len(operators)}")
-    if not texts:
-        return torch.zeros(0, model.get_embedding_dimension() or 0)
-    model.eval()
-    # Sorted by length, as in encode, for less padding.
-    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-    rows: list[Tensor] = []
-    with torch.inference_mode():
-        for start in range(0, len(order), _QUERIES_AT_ONCE):
-            chosen = order[start : start + _QUERIES_AT_ONCE]
-            features = model.preprocess([texts[i] for i in chosen], task=QUERY)
-            features = batch_to_device(features, model.device)
-            features["operators"] = [operators[i] for i in chosen]
-            rows.append(model(features, task=QUERY)["sentence_embedding"])
-    vectors = torch.cat(rows)
-    return vectors[torch.tensor(order, device=vectors.device).argsort()]
-
-
-def encode_documents(
-    model: SentenceTransformer, texts: Sequence[str], *, batch_size: int | None = None
-) -> Tensor:
-    """Encode documents, on a GPU in half precision; the vectors differ by at most 1e-3.
-
-    Returns ``(texts, dim)`` in float32, on the model's device.
-    """
-    is_half = model.device.type == "cuda"
-    options: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
-    options["batch_size"] = batch_size or (256 if is_half else 32)
-    with torch.autocast(model.device.type, torch.float16, enabled=is_half):
-        vectors: Tensor = model.encode_document(list(texts), **options).float()
-    overflowed = (~vectors.isfinite().all(-1)).nonzero()[:, 0].tolist()
-    if is_half and overflowed:
-        again = model.encode_document([texts[row] for row in overflowed], **options)
-        vectors = vectors.clone()  # encode's own cannot be written
-        vectors[overflowed] = again.float()
-    return vectors
-
-
-def must_normalise(model: SentenceTransformer) -> bool:
-    """Whether vectors are compared by cosine, and the model does not bring them to length 1."""
-    has_lengths = not any(isinstance(part, Normalize) for part in model.children())
-    return model.similarity_fn_name == "cosine" and has_lengths
-
-
 def _load(source: str | Path) -> PreTrainedModel:
     if (Path(source) / FILE).is_file():
         return load_attached(source)
@@ -270,3 +200,101 @@ def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerB
         if not Path(source).is_dir():
             raise ConfigError("a loaded encoder needs its tokenizer=")
     return cast("PreTrainedTokenizerBase", from_pretrained(AutoTokenizer, source))
+
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+#: Files of a tower's folder that are only for sentence-transformers.
+_TOWER_ONLY = ("sentence_bert_config.json", INDEX)
+UNKNOWN = "unknown"
+_BIAS = "It is a learned bias in the attention of the query encoder; documents are encoded without."
+_GATES = {
+    "label": "oracle operator labels; without `operators` every gate is closed",
+    "lexicon": "cue lexicon, from plain text",
+    "learned": "trained classifier, from plain text",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """Facts for the model card that are not in the model."""
+
+    base: str = ""  # what the towers were initialised from; by default the name it was loaded by
+    licence: str = "apache-2.0"  # identifier of the weights' licence, as model hubs write it
+    data: str = UNKNOWN
+    command: str = ""  # that trained the model
+
+
+@checked
+def load_towers(folder: str | Path, *, device: str | None = None) -> SentenceTransformer:
+    """Load any sentence-transformers folder, or say that there is none."""
+    folder = Path(folder)
+    if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
+        raise MissingDataError(f"{folder} holds no model: neither modules.json nor config.json")
+    with strict_loading(folder):
+        return SentenceTransformer(str(folder), device=device, local_files_only=True)
+
+
+@checked
+def save_towers(
+    model: SentenceTransformer, folder: str | Path, *, card: Card | None = None
+) -> None:
+    """Write a model with its card, atomically; shared weights are written once.
+
+    An older model in the folder is replaced.
+
+    >>> import boolattn
+    >>> from tempfile import TemporaryDirectory
+    >>> towers = boolattn.build_towers(boolattn.shipped_model())
+    >>> with TemporaryDirectory() as folder:
+    ...     boolattn.save_towers(towers, f"{folder}/towers")
+    ...     SentenceTransformer(f"{folder}/towers").get_embedding_dimension()
+    384
+    """
+    folder = Path(folder)
+    refuse_adapters(model)
+    settings_of(model)  # refuses a model of another kind
+    with atomic_folder(folder, replace=True, marker="modules.json", finish=write_sums) as draft:
+        model.save_pretrained(str(draft), create_model_card=False)
+        [tower] = draft.glob(f"{QUERY}_0_*")
+        _point_to(tower, draft)
+        text = model_card(model, card or Card(), folder.name)
+        (draft / "README.md").write_text(text, encoding="utf-8")
+
+
+def _point_to(tower: Path, root: Path) -> None:
+    """Write config, tokenizer and an index of the weights to the root, for transformers."""
+    places: dict[str, str] = {}
+    for file in sorted(tower.iterdir()):
+        if file.suffix == ".safetensors":
+            with safe_open(file, framework="pt") as weights:
+                places |= dict.fromkeys(weights.keys(), f"{tower.name}/{file.name}")
+        elif file.name not in _TOWER_ONLY:
+            shutil.copyfile(file, root / file.name)
+    index = {"metadata": {}, "weight_map": places}
+    (root / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+
+
+def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
+    """Return the card of a two-tower model as Markdown; ``name`` is that of its folder."""
+    encoder, towers, plugin = query_encoder(model), settings_of(model), "none"
+    family = encoder.config.model_type
+    if isinstance(encoder, BoolBertModel):
+        config, family = encoder.config.boolattn_config, encoder.backbone.config.model_type
+        plugin = f"{config.variant} variant; gate: {_GATES[config.gate]}. {_BIAS}"
+    rows = {
+        "base encoder": card.base or base_name(encoder) or UNKNOWN,
+        "family": family,
+        "weights": "shared by both towers" if towers.is_shared else "separate for each tower",
+        "pooling": towers.pooling,
+        "similarity": towers.similarity,
+        "dimensions": str(model.get_embedding_dimension()),
+        "maximum length": f"queries {towers.query_length}, documents {towers.document_length}",
+        "BoolAttn": plugin,
+        "training data": card.data,
+    }
+    cells = {key: " ".join(value.split()).replace("|", "\\|") for key, value in rows.items()}
+    table = "\n".join(f"| {key} | {cell} |" for key, cell in cells.items())
+    command = f"\nTrained with\n\n```sh\n{card.command}\n```\n" if card.command else ""
+    values = {"name": name, "licence": card.licence, "table": table, "command": command}
+    template = files("boolattn.encoder").joinpath("card.md").read_text("utf-8")
+    return Template(template).substitute(values)

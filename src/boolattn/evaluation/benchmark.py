@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from boolattn.data.records import Dataset, Document, Query
@@ -52,10 +51,8 @@ class QueryInfo:
     template: str = ""
     operators: tuple[str, ...] = ()
     domain: str = ""
-    #: ``seen`` or ``unseen`` in training.
-    wording: str = ""
-    #: One of :data:`KINDS`.
-    kind: str = ""
+    wording: str = ""  # ``seen`` or ``unseen`` in training
+    kind: str = ""  # one of :data:`KINDS`
 
     def groups(self, grouping: str) -> tuple[str, ...]:
         """Return the groups of the query; with two operators it belongs to both."""
@@ -93,18 +90,13 @@ class Judgements:
                 f"none of {len(queries)} queries has a relevant document among {len(rows)} "
                 "documents; do the queries belong to this corpus?"
             )
-        kinds = (
-            (query.gold for query in usable),
-            (query.excluded - query.gold for query in usable),
-            (query.undecided - query.gold for query in usable),
-        )
-        sets = (
-            RowSets.of(map(rows.__getitem__, ids & rows.keys()) for ids in kind) for kind in kinds
-        )
-        return cls(usable, len(rows), *sets)
+        triples = ((q.gold, q.excluded - q.gold, q.undecided - q.gold) for q in usable)
+        kinds = zip(*triples, strict=True)
+        sets = ([map(rows.__getitem__, ids & rows.keys()) for ids in kind] for kind in kinds)
+        return cls(usable, len(rows), *map(RowSets.of, sets))
 
     def __len__(self) -> int:
-        return len(self.relevant)
+        return len(self.queries)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -124,19 +116,16 @@ class Judgements:
     @cached_property
     def infos(self) -> tuple[QueryInfo, ...]:
         """What results store of the queries."""
-        return tuple(
-            QueryInfo(q.id, q.template, operators, q.domain, *_exposure_and_kind(q))
-            for q, operators in zip(self.queries, self.operators, strict=True)
-        )
+        return tuple(map(_info, self.queries, self.operators))
 
 
-def _exposure_and_kind(query: Query) -> tuple[str, str]:
-    """Read the wording's name, which in built benchmarks begins with "seen:" or "unseen:"."""
+def _info(query: Query, operators: tuple[str, ...]) -> QueryInfo:
+    # In built benchmarks the name of a wording begins with "seen:" or "unseen:".
     exposure, mark, _ = query.wording.partition(":")
-    structure = query.wording.rpartition(":")[2].partition("/")[0]
-    kind = "NOT" if "not" in query.operators else "AND/OR" if query.operators else "plain"
-    is_known = mark and exposure in ("seen", "unseen")
-    return exposure if is_known else "", _ITEMS.get(structure, kind)
+    exposure = exposure if mark and exposure in ("seen", "unseen") else ""
+    kind = "NOT" if "not" in operators else "AND/OR" if operators else "plain"
+    kind = _ITEMS.get(query.wording.rpartition(":")[2].partition("/")[0], kind)
+    return QueryInfo(query.id, query.template, operators, query.domain, exposure, kind)
 
 
 #: Default splits: the first of these rows that the data set has.
@@ -182,19 +171,19 @@ def prepare(
     if not data.documents:
         raise DataError(f"{data.name} has no documents")
     chosen = {split: data.queries(split) for split in splits or _default_splits(data)}
-    rng = np.random.default_rng(seed)
-    limits = []
-    if n_queries and any(len(queries) > n_queries for queries in chosen.values()):
-        chosen = {split: _sample(queries, n_queries, rng) for split, queries in chosen.items()}
-        limits.append(f"{n_queries:,} queries")
+    rng, limits = np.random.default_rng(seed), []
+    for split, queries in chosen.items():
+        if 0 < n_queries < len(queries):
+            rows = np.sort(rng.choice(len(queries), n_queries, replace=False))
+            chosen[split], limits = tuple(queries[i] for i in rows), [f"{n_queries:,} queries"]
     documents: Sequence[Document] = data.documents
     if 0 < n_documents < len(documents):
         documents = _corpus(documents, chosen, n_documents, rng)
         limits.append(f"{len(documents):,} of {len(data.documents):,} documents")
     name = f"{data.name} ({', '.join(limits)}, seed {seed})" if limits else data.name
-    rows = {document.id: row for row, document in enumerate(documents)}
-    judgements = {split: Judgements.of(queries, rows) for split, queries in chosen.items()}
-    return Benchmark(name, documents, rows, judgements)
+    row_of = {document.id: row for row, document in enumerate(documents)}
+    judgements = {split: Judgements.of(queries, row_of) for split, queries in chosen.items()}
+    return Benchmark(name, documents, row_of, judgements)
 
 
 def _default_splits(data: Dataset) -> tuple[str, ...]:
@@ -206,12 +195,6 @@ def _default_splits(data: Dataset) -> tuple[str, ...]:
     raise ConfigError(f"name a split of {data.name}: {', '.join(data.splits)}")
 
 
-def _sample(queries: Sequence[Query], n: int, rng: np.random.Generator) -> tuple[Query, ...]:
-    if len(queries) <= n:
-        return tuple(queries)
-    return tuple(queries[i] for i in np.sort(rng.choice(len(queries), n, replace=False)))
-
-
 def _corpus(
     documents: Sequence[Document],
     splits: Mapping[str, Sequence[Query]],
@@ -219,12 +202,8 @@ def _corpus(
     rng: np.random.Generator,
 ) -> list[Document]:
     """Return the judged documents and a sample of the others, in corpus order."""
-    judged = {
-        name
-        for queries in splits.values()
-        for query in queries
-        for name in (*query.gold, *query.excluded, *query.partial)
-    }
+    queries = [query for queries in splits.values() for query in queries]
+    judged = frozenset().union(*(q.gold | q.excluded | q.partial for q in queries))
     rest = [row for row, document in enumerate(documents) if document.id not in judged]
     n_more = max(0, min(len(rest), n - (len(documents) - len(rest))))
     more = set(rng.choice(rest, n_more, replace=False).tolist()) if n_more else set()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -12,8 +13,6 @@ from boolattn.errors import ConfigError, DataError
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from boolattn.evaluation.benchmark import Judgements
@@ -23,16 +22,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 DEFAULT_METRICS = (
-    "recall@20",
-    "recall@50",
-    "recall@100",
-    "recall@1000",
-    "mrr@10",
-    "ndcg@10",
-    "r_precision",
-    "mrecall@100",
-    "leak",
-    "violations@10",
+    *(f"recall@{k}" for k in (20, 50, 100, 1000)),
+    *("mrr@10", "ndcg@10", "r_precision", "mrecall@100", "leak", "violations@10"),
     "excluded_before_full",
 )
 #: Metrics of which a lower value is better.
@@ -45,10 +36,8 @@ PAIRS_DEPTH = 1000
 class JudgedSet:
     """Where the documents of one set are in each ranking."""
 
-    #: Whether the document at each rank belongs to the set. Shape ``(rankings, depth)``.
-    is_at: NDArray[np.bool_]
-    #: Size of the set, returned or not. Shape ``(rankings,)``.
-    n: Ints
+    is_at: NDArray[np.bool_]  # whether that at each rank is of the set. ``(rankings, depth)``
+    n: Ints  # size of the set, returned or not. ``(rankings,)``
 
     def within(self, depth: int | Ints) -> Ints:
         """Number of documents within one depth, or one depth for each ranking."""
@@ -59,8 +48,7 @@ class JudgedSet:
     def reciprocal_rank(self, depth: int | None = None) -> Floats:
         """One divided by the rank of the first document, 0 if none is among the first results."""
         head = self.is_at[:, :depth]
-        first: Floats = np.max(head / np.arange(1, head.shape[1] + 1), axis=1, initial=0.0)
-        return first
+        return cast("Floats", np.max(head / np.arange(1, head.shape[1] + 1), axis=1, initial=0.0))
 
 
 class JudgedRanking(NamedTuple):
@@ -121,7 +109,7 @@ def r_precision(judged: JudgedRanking) -> Floats:
 def mrecall(judged: JudgedRanking, k: int) -> Floats:
     """1 if the first ``k`` results have all relevant documents, or ``k`` if there are more."""
     is_complete = judged.relevant.within(k) >= np.minimum(judged.relevant.n, k)
-    return np.where(judged.relevant.n > 0, is_complete.astype(float), np.nan)
+    return np.where(judged.relevant.n > 0, is_complete, np.nan)
 
 
 def leak(judged: JudgedRanking) -> Floats:

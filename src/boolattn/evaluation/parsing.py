@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from boolattn.query.tree import And, Atom, Not, signed_atoms
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from boolattn.query.tree import QueryTree
+from boolattn.query.tree import And, Atom, Not, QueryTree, signed_atoms
 
 #: Measures of :func:`accuracy`.
 MEASURES = ("structure", "operands", "word_f1", "left_alone")
@@ -64,12 +59,11 @@ def word_f1(expected: QueryTree, parsed: QueryTree) -> float:
 
 
 def accuracy(pairs: Iterable[tuple[QueryTree, QueryTree]]) -> dict[str, float]:
-    """Compare parses with what is expected.
+    """Compare parses with what is expected; return shares of queries.
 
-    Returns:
-        Shares of queries: ``structure``, the right tree; ``operands``, the right words too, for
-        queries with operators, and ``word_f1``, the mean F1 of their operands' words;
-        ``left_alone``, plain queries that are parsed as one operand, whose words do not matter.
+    ``structure``, the right tree; ``operands``, the right words too, for queries with operators,
+    and ``word_f1``, the mean F1 of their operands' words; ``left_alone``, plain queries that are
+    parsed as one operand, whose words do not matter.
     """
     rows: dict[str, list[float]] = {name: [] for name in MEASURES}
     for expected, parsed in pairs:

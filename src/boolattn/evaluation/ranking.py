@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -15,9 +17,6 @@ from boolattn.files import atomic_file
 from boolattn.jsonl import read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     Rows = NDArray[np.integer[Any]]
@@ -78,10 +77,8 @@ class Ranking:
         [[4, 7, -1]]
         """
         lists = [
-            [row for row in ranked.tolist() if row >= 0 and row not in out]
-            for ranked, out in zip(
-                self.rows, (set(rows.tolist()) for rows in left_out), strict=True
-            )
+            ranked[(ranked >= 0) & ~np.isin(ranked, rows)].tolist()
+            for ranked, rows in zip(self.rows, left_out, strict=True)
         ]
         return Ranking.of(lists, self.depth)
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import starmap
+from itertools import product, starmap
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.evaluation.benchmark import KINDS, QueryInfo
+from boolattn.evaluation.benchmark import KINDS, Judgements, QueryInfo
 from boolattn.evaluation.metrics import mean
 from boolattn.jsonl import read_jsonl, write_jsonl
 from boolattn.query.syntax import LONGER, TEMPLATES
 from boolattn.query.tree import OPERATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from boolattn.evaluation.benchmark import Judgements
+    from boolattn.data.records import Dataset
     from boolattn.evaluation.metrics import Floats
+
+    #: Heading, kind of query, metric.
+    Column = tuple[str, str, str]
 
 FORMAT = "boolattn-results-1"
 #: Groupings of queries.
@@ -29,11 +31,7 @@ GROUPINGS = ("template", "operator", "domain", "wording", "kind")
 DIGITS = 5
 #: Draws of the tests of significance, and how many are computed at once, to bound memory.
 N_DRAWS, _BATCH = 10_000, 500
-_ORDER = {
-    "template": (*TEMPLATES, *LONGER),
-    "operator": ("none", *OPERATORS),
-    "kind": KINDS,
-}
+_ORDER = {"template": (*TEMPLATES, *LONGER), "operator": ("none", *OPERATORS), "kind": KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,7 @@ class Results:
         if grouping not in GROUPINGS:
             raise ConfigError(f"unknown grouping {grouping!r}; there are {', '.join(GROUPINGS)}")
         used = dict.fromkeys(name for query in self.queries for name in query.groups(grouping))
-        first = [name for name in _ORDER.get(grouping, ()) if name in used]
+        first = (name for name in _ORDER.get(grouping, ()) if name in used)
         return {name: self.only(grouping, name) for name in dict.fromkeys([*first, *used])}
 
     def only(self, grouping: str, name: str) -> Results:
@@ -113,14 +111,12 @@ class Results:
         """Return plain values for JSON: the means, and the values of every query."""
         names = [item.name for item in fields(self) if item.name not in ("queries", "values")]
         means = {name: _rounded(value) for name, value in self.means.items()}
+        columns = [item.name for item in fields(QueryInfo)]
         return {
             "format": FORMAT,
             **{name: getattr(self, name) for name in names},
             "overall": {"n": len(self.queries), **means},
-            "queries": {
-                item.name: [getattr(query, item.name) for query in self.queries]
-                for item in fields(QueryInfo)
-            },
+            "queries": {name: [getattr(q, name) for q in self.queries] for name in columns},
             "values": {name: [*map(_rounded, row.tolist())] for name, row in self.values.items()},
         }
 
@@ -161,12 +157,9 @@ def results_of(judgements: Judgements, values: Mapping[str, Floats], **about: An
 def joined(domains: Sequence[Results]) -> Results:
     """Join the results of one system on the domains of one split."""
     values = {name: np.concatenate([d.values[name] for d in domains]) for name in domains[0].values}
-    return replace(
-        domains[0],
-        values=values,
-        queries=tuple(query for results in domains for query in results.queries),
-        n_documents=sum(results.n_documents for results in domains),
-    )
+    queries = tuple(query for results in domains for query in results.queries)
+    n_documents = sum(results.n_documents for results in domains)
+    return replace(domains[0], values=values, queries=queries, n_documents=n_documents)
 
 
 def average(results: Sequence[Results]) -> Results:
@@ -203,15 +196,9 @@ def compare(first: Floats, second: Floats, *, seed: int = 0) -> Comparison:
         n_extreme += int(np.sum(np.abs(sums) >= abs(difference.sum()) - 1e-9))
         means.append(difference[for_queries.integers(0, len(difference), size)].mean(axis=1))
     low, high = np.percentile(means, (2.5, 97.5)).tolist()
-    return Comparison(
-        n=len(difference),
-        first=float(first.mean()),
-        second=float(second.mean()),
-        difference=float(difference.mean()),
-        low=low,
-        high=high,
-        p_value=(n_extreme + 1) / (N_DRAWS + 1),
-    )
+    averages = (float(first.mean()), float(second.mean()), float(difference.mean()))
+    p_value = (n_extreme + 1) / (N_DRAWS + 1)
+    return Comparison(len(difference), *averages, low, high, p_value)
 
 
 def compare_results(
@@ -251,3 +238,73 @@ def _check_alike(results: Sequence[Results]) -> None:
 
 def _rounded(value: float) -> float | None:
     return None if np.isnan(value) else round(value, DIGITS)
+
+
+#: Metrics of a benchmark of domains.
+DOMAIN_METRICS = ("r_precision", "leak", "mrr@10", "ndcg@10")
+MEAN = "mean"
+#: Splits with kinds of things or with one relevant document have a word of these in their name.
+_OTHERS = ("kinds", "single")
+#: The share of relevant documents that a ranking of all documents holds, and its complement.
+_HELD, _WRONG_DROPS = "recall@1000000", "wrong drops"
+
+
+def by_domain(data: Dataset, splits: Sequence[str]) -> Iterator[tuple[str, Dataset]]:
+    """Divide a data set by the domain of its documents; domains without these splits are left out.
+
+    Each domain is ranked alone: "garlic but not onion" means nothing among films.
+    """
+    for domain in dict.fromkeys(str(document.metadata["domain"]) for document in data.documents):
+        chosen = {
+            split: tuple(query for query in data.splits.get(split, ()) if query.domain == domain)
+            for split in splits
+        }
+        if any(chosen.values()):
+            documents = [d for d in data.documents if d.metadata["domain"] == domain]
+            filled = {split: queries for split, queries in chosen.items() if queries}
+            yield domain, replace(data, documents=documents, splits=filled)
+
+
+def domain_metrics(split: str) -> tuple[str, ...]:
+    """Return the metrics of a split; for wrong drops whole rankings are needed."""
+    return (*DOMAIN_METRICS, _HELD) if _is_other(split) else DOMAIN_METRICS
+
+
+def domain_columns(split: str) -> list[Column]:
+    """Return the columns of a split's table.
+
+    They are R-precision by kind of query (of one relevant document: hit@1) and the leak of NOT
+    queries; of queries with kinds of things also wrong drops and MRR, with and without a NOT.
+    """
+    if _is_other(split):
+        metrics = {"R-prec.": "r_precision", _WRONG_DROPS: _WRONG_DROPS, "MRR@10": "mrr@10"}
+        pairs = product(("with", "NOT"), metrics.items())
+        columns = [(f"{kind} {heading}", kind, metric) for kind, (heading, metric) in pairs]
+        return [*columns, ("leak", "NOT", "leak")]
+    columns = [(kind, kind, "r_precision") for kind in KINDS]
+    columns.insert(KINDS.index("NOT") + 1, ("leak", "NOT", "leak"))
+    return columns
+
+
+def domain_rows(results: Results) -> dict[str, list[float]]:
+    """Return for each domain, and as the mean of the domains, a value for each column."""
+    columns = domain_columns(results.split)
+    if _is_other(results.split):
+        queries = tuple(
+            replace(query, kind="NOT" if "not" in query.operators else "with")
+            for query in results.queries
+        )
+        values = {**results.values, _WRONG_DROPS: 1 - results.values[_HELD]}
+        results = replace(results, queries=queries, values=values)
+    rows = {}
+    for domain in results.by("domain"):
+        kinds = results.only("domain", domain).by("kind")
+        rows[domain] = [
+            kinds[kind].means[metric] if kind in kinds else np.nan for _, kind, metric in columns
+        ]
+    rows[MEAN] = [mean(column) for column in np.array(list(rows.values())).T]
+    return rows
+
+
+def _is_other(split: str) -> bool:
+    return any(word in split.split("_") for word in _OTHERS)

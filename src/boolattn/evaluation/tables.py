@@ -1,15 +1,24 @@
-"""Results as tables for a terminal, and in Markdown."""
+"""Results as tables for a terminal and in Markdown, and as figures."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from boolattn.errors import ConfigError
+from boolattn.evaluation.metrics import LOWER_IS_BETTER, parse
+from boolattn.evaluation.results import Comparison, Results, domain_columns, domain_rows
+from boolattn.files import require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from boolattn.evaluation.results import Comparison, Results
+    #: For each system the heights of its bars.
+    Bars = Sequence[Sequence[float]]
 
 #: Significance level at which a difference is marked.
 _LEVEL = 0.05
@@ -25,10 +34,9 @@ def split_table(results: Results) -> str:
     )
     groups = {"all": results}
     for grouping in ("template", "operator", "domain", "wording"):
-        named = results.by(grouping)
+        prefix = "" if grouping == "template" else f"{grouping}: "
         # A single group repeats the row of all.
-        if len(named) > 1:
-            prefix = "" if grouping == "template" else f"{grouping}: "
+        if len(named := results.by(grouping)) > 1:
             groups |= {prefix + name: group for name, group in named.items()}
     shown = [name for name, value in results.means.items() if not math.isnan(value)]
     heads = [re.sub("^recall", "R", name.replace("_before_", "<")) for name in shown]
@@ -41,15 +49,13 @@ def split_table(results: Results) -> str:
 
 def domains_table(systems: Sequence[Results]) -> str:
     """Return R-precision and leak by domain and kind of query, for each system."""
-    from boolattn.evaluation import domains
-
     first = systems[0]
     rows = [
         [f"{results.details.get('way', '')} {name}".strip(), *map(short, values)]
         for results in systems
-        for name, values in domains.rows_of(results).items()
+        for name, values in domain_rows(results).items()
     ]
-    text = aligned(["", *(heading for heading, _, _ in domains.columns_of(first.split))], rows)
+    text = aligned(["", *(heading for heading, _, _ in domain_columns(first.split))], rows)
     title = f"{first.system} on {first.dataset}, {first.split}: R-precision by domain, and leak"
     return f"{title}\n\n{text}"
 
@@ -58,8 +64,6 @@ def comparison_table(
     systems: Sequence[Results], compared: Mapping[str, Mapping[str, Comparison]]
 ) -> str:
     """Return the metrics of two systems, by group where groups are named."""
-    from boolattn.evaluation.metrics import LOWER_IS_BETTER, parse
-
     first, second = systems
     title = (
         f"{first.dataset}, {first.split}: {first.system} (first), {second.system} (second); "
@@ -111,3 +115,86 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         pairs = zip(cells, spaces, strict=True)
         padded.append([cell + space if is_text else space + cell for cell, space in pairs])
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*padded, strict=True))
+
+
+# Okabe and Ito's palette for all kinds of colour vision.
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
+
+
+def template_figure(results: Sequence[Results], metric: str = "recall@100") -> Any:  # noqa: ANN401 - a Figure
+    """Draw one metric by template with a bar for each system, as the paper's Figure 3."""
+    if missing := [system.system for system in results if metric not in system.values]:
+        raise ConfigError(f"the results of {missing[0]} have no {metric}")
+    groups = [system.by("template") for system in results]
+    means = [{name: part.means[metric] for name, part in group.items()} for group in groups]
+    names = list(dict.fromkeys(name for group in groups for name in group))
+    bars = [[row.get(name, np.nan) for name in names] for row in means]
+    first = results[0]
+    size = f"{len(first.queries):,} queries, {first.n_documents:,} documents"
+    heading = metric.replace("_", " ").capitalize().replace("Mrr", "MRR").replace("Ndcg", "nDCG")
+    title = f"{heading} by template: {first.dataset}, {first.split}, {size}"
+    # Names of templates have several lines; a blank stays with its word.
+    joined = (name.replace(" _", "\N{NO-BREAK SPACE}_") for name in names)
+    lines = [textwrap.fill(n, 15, break_long_words=False, break_on_hyphens=False) for n in joined]
+    return _draw(title, lines, {heading: bars}, results)
+
+
+def domain_figure(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
+    """Draw a panel for each column of the table of domains, with a bar for each system."""
+    all_rows = [domain_rows(system) for system in results]
+    names = list(all_rows[0])
+    columns = domain_columns(results[0].split)
+    panels = {
+        f"{heading}\nR-precision" if heading == kind else heading: [
+            [rows[name][column] for name in names] for rows in all_rows
+        ]
+        for column, (heading, kind, _) in enumerate(columns)
+    }
+    return _draw(f"{results[0].dataset}, {results[0].split}", names, panels, results)
+
+
+def save_figure(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
+    """Write a figure; the suffix selects the format."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot write the figure {path}: {error}") from error
+
+
+def _draw(
+    title: str, names: Sequence[str], panels: Mapping[str, Bars], results: Sequence[Results]
+) -> Any:  # noqa: ANN401 - matplotlib may be missing
+    """Draw panels, two in a row, with a group of bars for each name."""
+    require("a figure", ("matplotlib",), "evaluate")
+    from matplotlib.figure import Figure
+
+    n_columns = min(2, len(panels))
+    n_rows, width = -(-len(panels) // n_columns), 0.8 / len(results)
+    figure = Figure(
+        figsize=(1.35 * len(names) * n_columns + 3, 2 * n_rows + 2), layout="constrained"
+    )
+    grid = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flat
+    for axes, (heading, bars) in zip(grid, panels.items(), strict=False):
+        for index, (system, heights) in enumerate(zip(results, bars, strict=True)):
+            left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
+            colour = _COLOURS[index % len(_COLOURS)]
+            drawn = axes.bar(left, heights, width * 0.94, color=colour, label=_label(system))
+            axes.bar_label(drawn, fmt=short, fontsize=7, padding=1)
+        axes.set_xticks(range(len(names)), names, fontsize=8)
+        axes.set_ylabel(heading, fontsize=8)
+        axes.set_ylim(0, 1.08 * max(axes.get_ylim()[1], 1e-3))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="0.9")
+        axes.set_axisbelow(True)
+    grid[0].set_title(title, fontsize=9, loc="left")
+    handles = grid[0].get_legend_handles_labels()
+    n_labels = min(len(results), 4)
+    figure.legend(*handles, loc="outside lower center", ncols=n_labels, frameon=False, fontsize=8)
+    return figure
+
+
+def _label(results: Results) -> str:
+    notes = [f"gate: {results.gate}"] if results.gate else []
+    notes += [] if results.seed is None else [f"seed {results.seed}"]
+    return results.label + (f" ({', '.join(notes)})" if notes else "")

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
-from boolattn.attention.factors import SHORT
+from boolattn.attention.factors import SHORT, AttentionBias
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch import Tensor, nn
-    from transformers import PreTrainedModel
-
     from boolattn.attention.boolattn import AnyCues
-    from boolattn.attention.factors import AttentionBias
     from boolattn.attention.gate import Gate
     from boolattn.attention.layer import CueState, LayerBias
 
@@ -38,37 +34,31 @@ PASS = "boolattn_pass"
 PACKED = "boolattn_packed"
 
 
-@dataclass(frozen=True)
-class Family:
-    """Names and abilities of a family's modules."""
-
-    attention: str  # class name of its self-attention
-    #: Whether its attention uses ``AttentionInterface``, and gets the model's keyword arguments
-    has_interface: bool = True
-
-
-# DeBERTa is missing on purpose: it computes its scores outside AttentionInterface and takes no
-# additive mask, so a bias would be dropped without an error.
+#: Class of the self-attention by family. DeBERTa is missing on purpose: it computes its scores
+#: outside AttentionInterface and takes no additive mask, so a bias would be dropped without an
+#: error.
 FAMILIES = {
-    "bert": Family("BertSelfAttention"),
-    "distilbert": Family("DistilBertSelfAttention"),
-    "electra": Family("ElectraSelfAttention"),
-    "modernbert": Family("ModernBertAttention"),
-    # MPNet adds its attention mask to the scores itself, and so the dense bias.
-    "mpnet": Family("MPNetSelfAttention", has_interface=False),
-    "roberta": Family("RobertaSelfAttention"),
-    "xlm-roberta": Family("XLMRobertaSelfAttention"),
+    "bert": "BertSelfAttention",
+    "distilbert": "DistilBertSelfAttention",
+    "electra": "ElectraSelfAttention",
+    "modernbert": "ModernBertAttention",
+    "mpnet": "MPNetSelfAttention",
+    "roberta": "RobertaSelfAttention",
+    "xlm-roberta": "XLMRobertaSelfAttention",
 }
+#: Families whose attention adds its mask to the scores itself, and so the dense bias; it does not
+#: use AttentionInterface and gets none of the model's keyword arguments.
+WITHOUT_INTERFACE = ("mpnet",)
 
 
-def family_of(encoder: PreTrainedModel) -> Family:
-    """Return an encoder's family, or raise."""
+def family_of(encoder: PreTrainedModel) -> str:
+    """Return the name of an encoder's family, or raise."""
     if not hasattr(encoder, "base_model"):
         raise UnsupportedEncoderError(
             f"cannot attach to a {type(encoder).__name__}; give a transformers encoder "
             "(of a SentenceTransformer: model[0].model)"
         )
-    name = encoder.config.model_type
+    name: str = encoder.config.model_type
     if name not in FAMILIES:
         raise UnsupportedEncoderError(
             f"cannot attach to {name!r}; supported: {', '.join(sorted(FAMILIES))}"
@@ -77,7 +67,7 @@ def family_of(encoder: PreTrainedModel) -> Family:
         raise UnsupportedEncoderError(
             f"cannot attach to a {name!r} decoder; load it with is_decoder=False"
         )
-    return FAMILIES[name]
+    return name
 
 
 @dataclass
@@ -226,11 +216,8 @@ def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor
         record.attention[applied.index] = weights
 
 
-def register() -> None:
-    """Register our functions, each with the mask function of transformers' own."""
-    for name, function, mask in (
-        ("sdpa", sdpa_attention, sdpa_mask),
-        ("eager", eager_attention, eager_mask),
-    ):
-        AttentionInterface.register(BACKENDS[name], function)
-        AttentionMaskInterface.register(BACKENDS[name], mask)
+# Each of our functions has the mask function of transformers' own.
+AttentionInterface.register(BACKENDS["sdpa"], sdpa_attention)
+AttentionMaskInterface.register(BACKENDS["sdpa"], sdpa_mask)
+AttentionInterface.register(BACKENDS["eager"], eager_attention)
+AttentionMaskInterface.register(BACKENDS["eager"], eager_mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,18 +10,14 @@ import numpy as np
 import torch
 
 from boolattn.files import require
-from boolattn.plugin.backend import family_of, recording
+from boolattn.plugin.backend import WITHOUT_INTERFACE, Record, family_of, recording
 from boolattn.plugin.install import plugin_of
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from boolattn.plugin.backend import Record
 
     Array = NDArray[np.float32]
 
@@ -45,14 +42,11 @@ class Explanation:
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each token, with the mean over layers."""
         means = {"cue": self.cue, "scope": self.scope.mean(0), "bias": self.bias.mean(0)}
-        change = self.attention_change.mean(0)
-        rows = []
-        for i, token in enumerate(self.tokens):
-            values_of = {
-                name: dict(zip(self.operators, values[:, i].tolist(), strict=True))
-                for name, values in means.items()
-            }
-            rows.append({"token": token, **values_of, "attention_change": float(change[i])})
+        pairs = zip(self.tokens, self.attention_change.mean(0).tolist(), strict=True)
+        rows = [{"token": token, "attention_change": change} for token, change in pairs]
+        for name, values in means.items():
+            for row, column in zip(rows, values.T.tolist(), strict=True):
+                row[name] = dict(zip(self.operators, column, strict=True))
         return rows
 
     def figure(self) -> Figure:
@@ -101,7 +95,7 @@ def explain(
     device = next(model.parameters()).device
     inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(device))
     options: dict[str, Any] = {} if operators is None else {"operators": [list(operators)]}
-    if not family_of(model).has_interface:
+    if family_of(model) in WITHOUT_INTERFACE:
         options["output_attentions"] = True
     was_training = model.training
     model.eval()
@@ -122,19 +116,18 @@ def explain(
         operators=names,
         gate=dict(zip(names, is_open, strict=True)),
         cue=_array(cues.cue[0]),
-        **_by_layer(record, model.config.num_hidden_layers, len(names), len(ids)),
+        **_by_layer(record, (model.config.num_hidden_layers, len(names), len(ids))),
     )
 
 
-def _by_layer(record: Record, n_layers: int, n_operators: int, n_tokens: int) -> dict[str, Array]:
+def _by_layer(record: Record, shape: tuple[int, int, int]) -> dict[str, Array]:
     """Return the arrays with a layer axis; a layer without a bias is zero."""
-    scope = np.zeros((n_layers, n_operators, n_tokens), np.float32)
-    bias = np.zeros_like(scope)
-    change = np.zeros((n_layers, n_tokens), np.float32)
+    scope, bias = np.zeros((2, *shape), np.float32)
+    change = np.zeros_like(scope[:, 0])
     for index, layer in record.biases.items():
         scope[index] = _array(layer.scope.inside[0].mean(-1).T)
         # (heads, tokens, columns); the columns after the operators are padding.
-        by_key = (layer.factors.query * layer.factors.key)[0, ..., :n_operators]
+        by_key = (layer.factors.query * layer.factors.key)[0, ..., : shape[1]]
         bias[index] = _array(layer.factors.scale * by_key.mean(0).T)
         attention = record.attention[index]
         moved = attention.double() - layer.attention_before(attention)

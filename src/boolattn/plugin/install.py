@@ -1,43 +1,276 @@
-"""Install BoolAttn in an encoder, find it there, and remove it."""
+"""An encoder with the plug-in: gate, cues before the first layer, a bias at each self-attention.
+
+``install`` builds the plug-in into an encoder and takes the place of its ``forward``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Sequence
+from functools import partial
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
 
 from boolattn.attention.boolattn import BoolAttn
-from boolattn.errors import ConfigError, UnsupportedEncoderError
-from boolattn.plugin.backend import BACKENDS, family_of, register
-from boolattn.plugin.hooks import EncoderForward
+from boolattn.attention.config import OPERATORS, BoolAttnConfig
+from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
+from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
+from boolattn.plugin.backend import (
+    BACKENDS,
+    BIAS,
+    FAMILIES,
+    PASS,
+    WITHOUT_INTERFACE,
+    Applied,
+    ForwardPass,
+    current,
+    family_of,
+    recorder,
+)
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from torch.utils.hooks import RemovableHandle
+    from transformers import PreTrainedConfig, PreTrainedModel
 
-    from boolattn.attention.config import BoolAttnConfig
-    from boolattn.attention.gate import LexiconGate
+    from boolattn.attention.layer import CueState
 
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.
 NAME = "boolattn"
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+#: Operator names for each text, or 0 and 1 of the shape (batch, operators).
+OperatorLabels: TypeAlias = "Sequence[Sequence[str]] | Tensor"
+#: A forward pass without Boolean bias.
+NO_BIAS = ForwardPass(torch.empty(0), None)
 
-register()
+
+def token_mask(mask: object, tokens: Tensor) -> Tensor:
+    """Return 1 for tokens and 0 for padding, from any mask an encoder takes.
+
+    The mask is ``None``; ``(batch, tokens)``; of more axes, Boolean or additive, with keys last; or
+    a dictionary of masks by kind of layer. ``tokens`` are ids or embeddings: ``(batch, tokens, …)``
+    """
+    if isinstance(mask, dict):
+        mask = mask.get("full_attention", next(iter(mask.values()), None))
+    if not isinstance(mask, torch.Tensor):
+        return torch.ones(tokens.shape[:2], device=tokens.device)
+    if mask.dim() == 2:
+        return mask
+    if mask.dtype != torch.bool:
+        mask = mask > torch.finfo(mask.dtype).min / 2 if mask.is_floating_point() else mask > 0
+    return mask.flatten(1, -2).any(1).expand(len(tokens), -1).float()
+
+
+class EncoderForward:
+    """An encoder's ``forward`` with the plug-in, in the place of its own.
+
+    With hooks at the input of the first layer, for the cues, and at each self-attention, for its
+    bias. They are bound methods, not closures, so that a copied or pickled encoder has its own.
+    """
+
+    #: The pass in progress while a compiler traces, which does not support thread-local state.
+    traced: ForwardPass | None = None
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        attentions: Sequence[nn.Module],
+        implementation: str,
+    ) -> None:
+        self.model = model
+        self.implementation = implementation  # of attention before; "" without AttentionInterface
+        self.before = vars(model).get("forward")  # of a library that has replaced it
+        # sentence-transformers and trainers choose what they pass by the signature.
+        self.__signature__ = signature(model.forward)
+        self._names = tuple(self.__signature__.parameters)  # in order
+        self._handles = list(self._install(attentions))
+
+    @property
+    def plugin(self) -> BoolAttn:
+        """The plug-in, looked up anew: peft replaces modules that are trained whole."""
+        return cast("BoolAttn", self.model.boolattn)
+
+    def remove(self) -> None:
+        """Give the encoder its own ``forward`` back, and remove the hooks."""
+        del self.model.forward
+        if self.before is not None:
+            vars(self.model)["forward"] = self.before
+        for handle in self._handles:
+            handle.remove()
+
+    def _install(self, attentions: Sequence[nn.Module]) -> Iterator[RemovableHandle]:
+        # Where its embeddings have another width than its layers, ELECTRA projects them.
+        first = getattr(self.model, "embeddings_project", self.model.get_submodule("embeddings"))
+        yield first.register_forward_hook(self.after_embeddings)
+        for index, attention in enumerate(attentions):
+            if str(index) in self.plugin.layers:
+                hook = partial(self.before_attention, index)
+                yield attention.register_forward_pre_hook(hook, with_kwargs=True)
+        vars(self.model)["forward"] = self
+
+    def __call__(
+        self,
+        *args: Any,
+        operators: OperatorLabels | None = None,
+        is_bare: bool = False,
+        **kwargs: Any,
+    ) -> Any:  # noqa: ANN401 - the encoder's output
+        """Run the encoder; by labels, or by the plug-in's own gate; ``is_bare``: without bias."""
+        arguments = dict(zip(self._names, args, strict=False)) | kwargs
+        input_ids = arguments.get("input_ids")
+        tokens = arguments.get("inputs_embeds") if input_ids is None else input_ids
+        this = NO_BIAS
+        if tokens is not None and not is_bare:  # without tokens the model itself raises
+            mask = token_mask(arguments.get("attention_mask"), tokens)
+            this = ForwardPass(mask, self._gate(operators, input_ids, mask))
+        if self.implementation:
+            kwargs[PASS] = this  # layers that are recomputed have no other reference to it
+        self._set_pass(this)
+        try:
+            if self.before is not None:
+                return self.before(*args, **kwargs)
+            return type(self.model).forward(self.model, *args, **kwargs)
+        finally:
+            self._set_pass(None)
+
+    def _set_pass(self, this: ForwardPass | None) -> None:
+        if torch.compiler.is_compiling():
+            self.traced = this
+        elif this is None:
+            current.passes.pop(id(self), None)
+        else:
+            current.passes[id(self)] = this
+
+    def _current_pass(self) -> ForwardPass | None:
+        """Return the pass in progress in this thread."""
+        if not torch.compiler.is_compiling():
+            return current.passes.get(id(self))
+        if self.traced is None:
+            raise UnsupportedEncoderError(
+                "only a part of the encoder is compiled, and that part has no access to the gate; "
+                "compile the whole encoder, or none of it"
+            )
+        return self.traced
+
+    def _gate(
+        self, labels: OperatorLabels | None, input_ids: Tensor | None, mask: Tensor
+    ) -> Gate | None:
+        """Open by labels, else by lexicon; ``None`` for the learned gate."""
+        gate = self.plugin.gate
+        if labels is not None:
+            return label_gate(labels, len(mask), mask.device)
+        if gate is None:
+            closed = torch.zeros(len(mask), len(OPERATORS), device=mask.device)
+            return Gate(closed, is_open=False)
+        if isinstance(gate, LearnedGate):
+            return None
+        if input_ids is None:
+            raise GateError("the lexicon gate needs input_ids; with inputs_embeds give operators=")
+        return cast("Gate", gate(input_ids, mask))
+
+    def after_embeddings(self, _module: nn.Module, _args: Args, hidden: Tensor) -> None:
+        """Find cues in the input of the first layer."""
+        this = self._current_pass()
+        if this is None or this is NO_BIAS:
+            return
+        plugin = self.plugin
+        if (record := recorder()) is None:
+            this.idle = plugin.idle_layers()
+            if len(this.idle) == len(plugin.layers):
+                return
+        gate: Gate = this.gate or cast("LearnedGate", plugin.gate)(hidden, this.mask)
+        is_open = _may_open(gate)
+        if is_open or record:
+            cues = plugin.find_cues(hidden, this.mask, gate, may_fold=record is None)
+            this.cues = cues if is_open else None
+        if record is not None:
+            record.cue_states.append(cast("CueState", cues))
+            record.biases.clear()
+            record.attention.clear()
+
+    def before_attention(
+        self, index: int, module: nn.Module, args: Args, kwargs: Kwargs
+    ) -> tuple[Args, Kwargs]:
+        """Compute the bias of layer ``index`` and pass it to the attention function."""
+        this = kwargs.pop(PASS, None) if self.implementation else self._current_pass()
+        if this is None or this.cues is None or index in this.idle:
+            return args, kwargs  # also a layer called outside its model
+        hidden, plugin = args[0] if args else kwargs["hidden_states"], self.plugin
+        layer = plugin(index, hidden, this.cues)
+        if (record := recorder()) is not None:
+            record.biases[index] = layer
+        if not self.implementation:
+            # The second argument of such a family is an additive mask.
+            return (hidden, layer.masked(args[1], hidden.dtype), *args[2:]), kwargs
+        # Another attention implementation, set after attach, would ignore the bias.
+        config = cast("PreTrainedConfig", module.config)
+        if (used := config._attn_implementation) not in BACKENDS.values():
+            raise UnsupportedEncoderError(
+                f"the encoder's attention was set to {used!r} after attach; set it to one of "
+                f"{', '.join(BACKENDS.values())}, or detach() first"
+            )
+        return args, {**kwargs, BIAS: Applied(index, plugin.config.form, layer)}
+
+
+def _may_open(gate: Gate) -> bool:
+    """Whether an expert acts on this batch or is trained; if not, no layer is changed."""
+    if gate.is_open is not None:
+        return gate.is_open
+    if torch.compiler.is_compiling() or gate.open.requires_grad:
+        return True
+    if gate.open.is_cuda and torch.cuda.is_current_stream_capturing():
+        return True  # a captured graph serves every later batch
+    return bool(gate.open.any())
+
+
+def label_gate(labels: OperatorLabels, batch: int, device: torch.device) -> Gate:
+    """Check labels and open the gate by them."""
+    shape, known = (batch, len(OPERATORS)), ", ".join(OPERATORS)
+    if not isinstance(labels, torch.Tensor):
+        names_of, labels = labels, torch.zeros(shape)
+        if len(names_of) != batch:
+            n_lists = len(names_of)
+            raise GateError(f"operators must have a list for each of {batch} texts; got {n_lists}")
+        for row, names in enumerate(names_of):
+            if isinstance(names, str):
+                raise GateError(f"operators[{row}] must be a list of names; got the text {names!r}")
+            for name in names:
+                if name not in OPERATORS:
+                    raise GateError(f"unknown operator {name!r}; there are {known}")
+                labels[row, OPERATORS.index(name)] = 1
+    if tuple(labels.shape) != shape:
+        raise GateError(
+            f"operators must have the shape {shape}: a row for each text, a column for each of "
+            f"{known}; got {tuple(labels.shape)}"
+        )
+    is_open = None
+    # Reading values would synchronise with a GPU and break a compiled graph.
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        if not bool(((labels == 0) | (labels == 1)).all()):
+            raise GateError("operators must contain only 0 and 1")
+        is_open = bool(labels.any())
+    return Gate(labels.to(device, torch.float32), is_open=is_open)
 
 
 def install(
     encoder: PreTrainedModel, config: BoolAttnConfig, lexicon: LexiconGate | None
 ) -> BoolAttn:
     """Build the plug-in for an encoder and register its hooks, or say why it cannot be."""
-    family = family_of(encoder)
-    base = cast("PreTrainedModel", encoder.base_model)
-    name, n_layers = base.config.model_type, base.config.num_hidden_layers
+    name = family_of(encoder)
+    base, has_interface = cast("PreTrainedModel", encoder.base_model), name not in WITHOUT_INTERFACE
+    n_layers: int = base.config.num_hidden_layers
     if hasattr(base, NAME):
         raise ConfigError("this encoder already has BoolAttn; detach() it first")
-    if encoder is not base and not family.has_interface:
+    if encoder is not base and not has_interface:
         raise UnsupportedEncoderError(
             f"a task head of {name!r} does not pass operators= on; attach to model.base_model"
         )
-    attentions = [part for part in base.modules() if type(part).__name__ == family.attention]
+    attentions = [part for part in base.modules() if type(part).__name__ == FAMILIES[name]]
     if len(attentions) != n_layers:
         raise UnsupportedEncoderError(
-            f"this {name!r} has {len(attentions)} modules of the class {family.attention} for "
+            f"this {name!r} has {len(attentions)} modules of the class {FAMILIES[name]} for "
             f"{n_layers} layers; only transformers' own implementation is supported"
         )
     if config.layers is not None and config.layers[-1] >= n_layers:
@@ -45,34 +278,22 @@ def install(
             f"layers names layer {config.layers[-1]}, but the encoder has {n_layers}: "
             f"0 to {n_layers - 1}"
         )
-    implementation = _implementation(base) if family.has_interface else ""
-    plugin = BoolAttn(
-        config,
-        hidden_size=base.config.hidden_size,
-        n_heads=base.config.num_attention_heads,
-        n_layers=n_layers,
-        lexicon=lexicon,
-    )
-    plugin.to(base.device, base.dtype).train(base.training)
-    base.add_module(NAME, plugin)
-    if implementation:
-        encoder.set_attn_implementation(BACKENDS[implementation])
-    EncoderForward(base, family, attentions, implementation)
-    return plugin
-
-
-def _implementation(base: PreTrainedModel) -> str:
-    """Return the attention implementation of an encoder, one of those with ours beside it."""
     # Encoders made from one config object share its setting: the first may have set ours.
-    originals = {ours: original for original, ours in BACKENDS.items()}
-    implementation: str = base.config._attn_implementation
-    implementation = originals.get(implementation, implementation)
-    if implementation not in BACKENDS:
+    used: str = base.config._attn_implementation if has_interface else ""
+    implementation = {ours: theirs for theirs, ours in BACKENDS.items()}.get(used, used)
+    if has_interface and implementation not in BACKENDS:
         raise UnsupportedEncoderError(
             f"cannot attach with attention {implementation!r}; load the encoder with "
             f"attn_implementation one of {', '.join(BACKENDS)}"
         )
-    return implementation
+    sizes = {"hidden_size": base.config.hidden_size, "n_heads": base.config.num_attention_heads}
+    plugin = BoolAttn(config, n_layers=n_layers, lexicon=lexicon, **sizes)
+    plugin.to(base.device, base.dtype).train(base.training)
+    base.add_module(NAME, plugin)
+    if implementation:
+        encoder.set_attn_implementation(BACKENDS[implementation])
+    EncoderForward(base, attentions, implementation)
+    return plugin
 
 
 def detach(encoder: PreTrainedModel) -> BoolAttn:

@@ -1,12 +1,17 @@
 """Attach, save and load a plug-in, alone or with its encoder: one safetensors file.
 
-The settings are in the file's header, so that weights and settings are always of one save.
+The settings are in the file's header, so that weights and settings are always of one save. Folders
+of torch models are loaded strictly: every tensor fits, and every error is one line. transformers
+only warns of missing and superfluous tensors, and makes up what is missing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,25 +20,22 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from transformers import AutoModel
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
-from boolattn.checksums import write_sums
-from boolattn.errors import ConfigError, PluginMismatchError
+from boolattn.checksums import CONFIG, check_folder, parts_of, write_sums
+from boolattn.errors import BoolattnError, ConfigError, DataError, PluginMismatchError
 from boolattn.files import atomic_folder
 from boolattn.plugin.backend import family_of
 from boolattn.plugin.install import NAME, detach, install, plugin_of
-from boolattn.plugin.strict import check_loaded, strict_loading
 from boolattn.plugin.vocabulary import lexicon_gate
 from boolattn.settings import build, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor, nn
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.attention.boolattn import BoolAttn
 
@@ -42,6 +44,12 @@ FORMAT = 1
 #: Stands for a plug-in that comes with the package.
 SHIPPED = "shipped"
 _SHIPPED_FOLDER = Path(__file__).parents[1] / "models" / "boolattn"
+_REMEDY = "save the model again, or copy its folder again"
+#: Heads of tasks that an encoder was trained for, and that a retriever does not use.
+_HEADS = re.compile(
+    r"(cls|lm_head|vocab_\w+|(pre_)?classifier|qa_outputs|score|head|decoder|pooler"
+    r"|(generator|discriminator)_\w+)\."
+)
 #: Sizes of the encoder that a plug-in depends on.
 _SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers")
 
@@ -149,15 +157,15 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
 
 
 def _load_shipped(encoder: PreTrainedModel) -> BoolAttn:
-    folders = sorted(path.parent for path in _SHIPPED_FOLDER.glob(f"*/{FILE}"))
-    sizes, sample = _sizes(encoder), _sample(encoder)
-    for folder in folders:
-        header, _ = _read(folder / FILE)
-        if header["encoder"] == sizes and np.allclose(header["sample"], sample, atol=1e-2):
-            return load_plugin(encoder, folder)
+    paths = sorted(_SHIPPED_FOLDER.glob(f"*/{FILE}"))
+    for path in paths:
+        header, _ = _read(path)
+        is_alike = np.allclose(header["sample"], _sample(encoder), atol=1e-2)
+        if header["encoder"] == _sizes(encoder) and is_alike:
+            return load_plugin(encoder, path.parent)
     raise PluginMismatchError(
         f"no shipped plug-in was trained for this encoder, only for "
-        f"{' and '.join(folder.name for folder in folders)}; attach an untrained one and train it"
+        f"{' and '.join(path.parent.name for path in paths)}; attach an untrained one and train it"
     )
 
 
@@ -255,3 +263,55 @@ def tensors_hash(tensors: Mapping[str, Tensor], head: str = "") -> str:
         values = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         digest.update(name.encode() + values.tobytes())
     return digest.hexdigest()
+
+
+@contextmanager
+def strict_loading(folder: Path) -> Iterator[None]:
+    """Check a folder, its weights too; what a library raises inside becomes one line."""
+    is_whole = check_folder(folder)
+    try:
+        if not is_whole:
+            for part in parts_of(folder):
+                _check_weights(part)
+        yield
+    except BoolattnError:
+        raise
+    except Exception as error:
+        raise DataError(f"{folder} cannot be loaded: {_reason(error)}; {_REMEDY}") from error
+
+
+def check_loaded(info: Mapping[str, Any], folder: Path) -> None:
+    """Raise if the loading info of transformers names a tensor that does not fit."""
+    for kind, problem in (
+        ("mismatched_keys", "has another shape than its settings say"),
+        ("missing_keys", "is missing"),
+        ("unexpected_keys", "has no place in the model"),
+    ):
+        names = [key if isinstance(key, str) else str(key[0]) for key in info[kind]]
+        if names := sorted(name for name in names if not _HEADS.match(name)):
+            more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+            raise DataError(f"{folder}: the tensor {names[0]!r}{more} {problem}; {_REMEDY}")
+
+
+def _check_weights(part: Path) -> None:
+    """Compare the names and shapes of an encoder's tensors with its settings; reads no weights."""
+    path = part / CONFIG
+    if not path.is_file() or "model_type" not in json.loads(path.read_text(encoding="utf-8")):
+        return
+    config = AutoConfig.from_pretrained(part, local_files_only=True)
+    if getattr(config, "is_encoder_decoder", False):
+        return  # sentence-transformers loads the encoder alone
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    options = {"config": config, "device_map": "meta", "local_files_only": True}
+    options |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
+    try:
+        _, info = AutoModel.from_pretrained(part, **options)
+    finally:
+        logging.set_verbosity(level)
+    check_loaded(info, part)
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()]
+    return f"{type(error).__name__}: {next((line for line in lines if line), '')}"[:250]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from boolattn.query.tokens import CUES, NOT_CUES
 from boolattn.query.tree import OPERATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from transformers import PreTrainedTokenizerBase
 
 #: Flags of a token: it continues the word before it; the next token can continue it.

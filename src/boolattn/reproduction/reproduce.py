@@ -1,27 +1,59 @@
-"""Tables and figures of the paper: do their runs, and show our rows beside the paper's."""
+"""Runs (pretrain, train, rank the whole corpus, measure), and the paper's tables made of them."""
 
 from __future__ import annotations
 
+import json
+import logging
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import ConfigError, MissingDataError
-from boolattn.evaluation import figures
-from boolattn.evaluation.tables import markdown, short
+import torch
+from filelock import FileLock, Timeout
+
+from boolattn.encoder.torch_encoder import encode_documents
+from boolattn.encoder.towers import load_towers
+from boolattn.errors import BoolattnError, ConfigError, MissingDataError
+from boolattn.evaluation.benchmark import Judgements
+from boolattn.evaluation.metrics import measure, needed_depth
+from boolattn.evaluation.ranking import write_run
+from boolattn.evaluation.results import results_of
+from boolattn.evaluation.tables import markdown, save_figure, short, template_figure
 from boolattn.files import atomic_file, package_table
-from boolattn.reproduction.requests import RunRequest
+from boolattn.reproduction.requests import (
+    RunRequest,
+    data_fingerprint,
+    encoder_fingerprint,
+    find_finished,
+    open_corpus,
+    open_data,
+)
 from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
 from boolattn.settings import build
+from boolattn.training import launch
+from boolattn.training.launch import make_towers
+from boolattn.training.loop import about_machine, processes
+from boolattn.training.retrieval import encode_queries, rank, release_memory
 from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from sentence_transformers import SentenceTransformer
 
-    from boolattn.reproduction.requests import Paths
+    from boolattn.evaluation.ranking import Ranking
+    from boolattn.reproduction.requests import Paths, PlannedRun
     from boolattn.reproduction.runs import LineTable
+    from boolattn.search.systems import Bm25Ranker
+    from boolattn.training.retrieval import Corpus
+    from boolattn.training.settings import Preset
 
     Progress = Callable[[str], None]
+    #: Query mode, split, source of the operator labels, and the ranking.
+    Rankings = Iterator[tuple[str, str, str, Ranking]]
 
 #: Marks of p values below a level.
 _MARKS = {0.001: " ‡", 0.05: " †", 2.0: ""}
@@ -53,8 +85,6 @@ def reproduce(
     With ``stored`` nothing is run: the finished runs below that folder are shown. Writes
     ``<name>.md`` and of a figure ``<name>.png`` beside the folder of runs.
     """
-    from boolattn.reproduction.execution import run_all
-
     runs, out = list(request.runs()), paths.runs.parent
     if stored is None:
         finished = run_all(request, paths, progress)
@@ -65,7 +95,14 @@ def reproduce(
         raise MissingDataError(f"{stored or paths.runs} has no run of {name} in {key}")
     [table] = make_tables(map(Run.load, finished))
     is_figure, target = name == "figure3", targets()[name]
-    body = _by_template(table) if is_figure else _compared(target, table)
+    rows = [
+        [line.label, line.gate, split, f"`{name}`", str(len(part)), short(part.means["recall@100"])]
+        for line in table.lines
+        for split in line.rows
+        for name, part in line.averaged(split).by("template").items()
+    ]
+    columns = ["system", "operator labels", "queries", "template", "n", "Recall@100"]
+    body = markdown(columns, rows) if is_figure else _compared(target, table)
     text = f"**{target.title}**\n\n{body}\n\nThe paper's rows are for {target.on}."
     if table.dataset.name not in ("quest", "boolquestions"):
         text += f" Ours are for {table.dataset.label} and must not be compared with them: "
@@ -75,13 +112,13 @@ def reproduce(
     if is_figure:
         averaged = [line.averaged(table.splits[-1]) for line in table.lines]
         try:
-            figures.save(figures.by_template(averaged), out / f"{name}.png")
+            save_figure(template_figure(averaged), out / f"{name}.png")
         except MissingDataError as error:
             progress(str(error))
-    keys, missing = set(map(RunKey.of, finished)), dict[str, list[str]]()
+    keys, missing = set(map(RunKey.of, finished)), defaultdict[str, list[str]](list)
     for run in runs:
         if run.key not in keys:
-            missing.setdefault(run.system.name, []).append(str(run.seed))
+            missing[run.system.name].append(str(run.seed))
     names = [f"{system} (seed {', '.join(seeds)})" for system, seeds in missing.items()]
     return text + (f"\n\nNot run: {'; '.join(names)}." if names else "")
 
@@ -110,17 +147,6 @@ def _compared(target: Target, table: LineTable) -> str:
     text = markdown(["system", "source", *heads, "on"], rows)
     test = "paired randomisation test over queries, values averaged over the seeds of both"
     return text + (f"\n\n† p < .05, ‡ p < .001 ({test}): {'; '.join(pairs)}." if pairs else "")
-
-
-def _by_template(table: LineTable) -> str:
-    rows = [
-        [line.label, line.gate, split, f"`{name}`", str(len(part)), short(part.means["recall@100"])]
-        for line in table.lines
-        for split in line.rows
-        for name, part in line.averaged(split).by("template").items()
-    ]
-    columns = ["system", "operator labels", "queries", "template", "n", "Recall@100"]
-    return markdown(columns, rows)
 
 
 def make_request(
@@ -154,3 +180,170 @@ def make_request(
         sources={owner: folder} if folder else {},
         **more,
     )
+
+
+logger = logging.getLogger(__name__)
+
+#: Documents of a BM25 ranking that hard negatives are drawn from.
+_N_RANKED = 100
+#: What a training that is not finished was begun with.
+_BEGUN = "begun.json"
+
+
+def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun]]:
+    """Return the files of the requested runs that are finished, and the runs that are not."""
+    request.check_names()
+    for cache in (open_data, open_corpus, encoder_fingerprint):
+        cache.cache_clear()  # files may have changed since
+    finished, to_do = [], []
+    for run in request.runs():
+        if path := find_finished(run, (paths.runs, *request.done)):
+            finished.append(path)
+        else:
+            to_do.append(run)
+    return finished, to_do
+
+
+def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
+    """Do the requested runs, after whatever can be checked; return the files of finished ones.
+
+    Several processes may do the same request: none repeats what another has begun.
+    """
+    finished, to_do = plan(request, paths)
+    for run in to_do:
+        run.check()
+    progress(f"{len(to_do)} runs to do, {len(finished)} finished")
+    for run in to_do:
+        key, path = run.key, paths.runs / run.key.path
+        try:
+            with paths.lock(key):
+                if not path.is_file():
+                    progress(f"{key}: {_execute(run, paths)}")
+            finished.append(path)
+        except Timeout:
+            progress(f"{key}: another process does it")
+        except BoolattnError as error:
+            progress(f"FAILED {key}: {error}")
+        except Exception as error:  # one run must not end the others
+            logger.exception("%s", key)
+            progress(f"FAILED {key}: {type(error).__name__}: {error}")
+        finally:
+            release_memory()
+    return finished
+
+
+def _execute(run: PlannedRun, paths: Paths) -> str:
+    """Train, rank, measure, write the run file; return the main results in words."""
+    start, seconds = time.perf_counter(), dict[str, float]()
+    system, preset, corpus = run.system, run.preset, run.corpus
+    judged = {
+        split: Judgements.of(corpus.split(split), corpus.rows)
+        for split in run.dataset.splits
+        if corpus.dataset.splits.get(split)
+    }
+    details: dict[str, Any] = {"seconds": seconds, "inputs": run.fingerprints()}
+    if system.kind == "bm25":
+        rankings = _bm25_rankings(corpus, judged)
+    else:
+        settings = preset.to_dict()
+        # Not the folder of the encoder on this machine.
+        settings["model"]["encoder"] = run.encoder.source
+        details["settings"] = settings
+        if system.kind == "trained":
+            towers = _trained(run, paths, details)
+            seconds["train"] = round(time.perf_counter() - start, 2)
+        else:
+            towers = make_towers(preset).to(processes().device)
+        rankings = _tower_rankings(run, towers, judged)
+    about: dict[str, Any] = {"system": system.name, "dataset": run.dataset.name, "seed": run.seed}
+    results = []
+    for mode, split, gate, ranking in rankings:
+        about |= {"split": split, "gate": gate, "details": {"query_mode": mode}}
+        results.append(results_of(judged[split], measure(ranking, judged[split]), **about))
+    seconds["rank"] = round(time.perf_counter() - start - sum(seconds.values()), 2)
+    if torch.cuda.is_available():
+        details["gpu_bytes"] = torch.cuda.max_memory_allocated()
+    details |= {"command": paths.command, **about_machine()}
+    Run(run.key, results, details).save(paths.runs)
+    # Other runs may start from the model, but not from what training needed.
+    home = paths.model(run.key)
+    if not paths.keep_models:
+        shutil.rmtree(home, ignore_errors=True)
+    for name in ("checkpoint.safetensors", _BEGUN):
+        (home / name).unlink(missing_ok=True)
+    metrics = ("r_precision", "leak", "recall@100")
+    return "; ".join(
+        f"{r.split}: " + ", ".join(f"{name} {r.means[name]:.3f}" for name in metrics)
+        for r in results[: len(judged)]
+    )
+
+
+def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> SentenceTransformer:
+    """Pretrain, train, note both in the details, and return the model."""
+    preset, source = run.preset, run.start
+    if run.system.pretrain and source is None:
+        folder = paths.pretraining(preset)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{folder}.lock"):
+            if not (folder / "metrics.json").is_file():  # an interrupted one has none
+                shutil.rmtree(folder, ignore_errors=True)
+                launch.pretrain(preset, launch.Launch(out=folder))
+        summary = json.loads((folder / "metrics.json").read_text("utf-8"))["summary"]
+        details["heads"], source = summary, folder / "model"
+    home = paths.model(run.key)
+    about = {"settings": preset.to_dict(), "inputs": details["inputs"]}
+    begun, text = home / _BEGUN, json.dumps(about, sort_keys=True)
+    # An interrupted training of the same goes on.
+    is_begun = begun.is_file() and begun.read_text("utf-8") == text
+    if not is_begun:
+        shutil.rmtree(home, ignore_errors=True)
+        with atomic_file(begun) as handle:
+            handle.write(text)
+    rankings = _bm25(run.corpus, preset, paths.work) if preset.train.n_bm25 else None
+    options: Any = {"resume": is_begun, "command": paths.command}
+    where = launch.Launch(out=home, pretrained=source, rankings=rankings, **options)
+    result = launch.train(preset, where, run.corpus)
+    details["training"] = {"steps": result.n_steps, **result.metrics}
+    return load_towers(result.model, device=str(processes().device))
+
+
+def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
+    """Rank the training queries by BM25, for hard negatives; return the file."""
+    split = preset.data.train
+    digest = data_fingerprint(corpus.dataset, split.split("+"))
+    path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.run"
+    if not path.is_file():
+        queries = corpus.split(split)
+        ranking = _bm25_ranker(corpus).rank([query.text for query in queries], _N_RANKED)
+        write_run(path, ranking, [query.id for query in queries], list(corpus.rows))
+    return path
+
+
+def _bm25_ranker(corpus: Corpus) -> Bm25Ranker:
+    from boolattn.search.systems import Bm25Ranker
+
+    return Bm25Ranker([document.text for document in corpus.dataset.documents])
+
+
+def _bm25_rankings(corpus: Corpus, judged: Mapping[str, Judgements]) -> Rankings:
+    ranker = _bm25_ranker(corpus)
+    for split, judgements in judged.items():
+        ranking = ranker.rank(judgements.texts, needed_depth(judgements))
+        yield "plain_text", split, "none", ranking
+
+
+def _tower_rankings(
+    run: PlannedRun, towers: SentenceTransformer, judged: Mapping[str, Judgements]
+) -> Rankings:
+    """Rank the corpus by one vector a query, in each query mode on each split."""
+    system, preset = run.system, run.preset
+    gate = preset.plugin.gate.replace("label", "oracle") if preset.model.use_plugin else "none"
+    prefix = run.encoder.query_prefix if system.kind == "untrained" else ""
+    documents = encode_documents(towers, [document.text for document in run.data.documents])
+    for mode, (split, judgements) in product(system.query_modes, judged.items()):
+        operators, labels = None, gate
+        if mode == "oracle_operators":
+            operators = preset.plugin.operators
+            labels = gate if gate == "oracle" else f"oracle, trained with {gate}"
+        vectors = encode_queries(towers, judgements, operators, prefix)
+        yield mode, split, labels, rank(vectors, documents, needed_depth(judgements))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,15 +28,12 @@ from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import text_hash
 from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
-from boolattn.training.corpus import Corpus
 from boolattn.training.launch import load_encoder, make_towers
-from boolattn.training.retrieval import require_gpu
-from boolattn.training.run_folder import differences
+from boolattn.training.loop import differences
+from boolattn.training.retrieval import Corpus, require_gpu
 from boolattn.training.settings import load_preset, read_preset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from boolattn.data.records import Dataset
     from boolattn.reproduction.runs import DatasetSpec, EncoderSpec, SystemSpec
     from boolattn.training.settings import Preset
@@ -104,22 +103,22 @@ class PlannedRun:
         require_gpu(preset)
         if self.start is not None:
             make_towers(preset, self.start)  # refuses one that does not fit
-        there = self.data.splits
+        data = self.data
         if preset.model.use_plugin and (system.pretrain or preset.train.scope_weight):
             next(iter(generate(1, 0)))  # says what generated sentences need
         _check_encoder(preset.model.encoder)
-        if system.kind == "trained":
-            for split in preset.data.train.split("+"):
-                self.data.queries(split)
-            if (split := preset.data.validation) and not there.get(split):
-                raise ConfigError(
-                    f"{self.data.name} has no split {split!r}; it has {', '.join(there)}; train "
-                    "without by --set data.validation= --set train.keep=last"
-                )
-        if not any(there.get(split) for split in self.dataset.splits):
+        known, validation = ", ".join(data.splits), preset.data.validation
+        for split in preset.data.train.split("+") if system.kind == "trained" else ():
+            data.queries(split)
+        if system.kind == "trained" and validation and not data.splits.get(validation):
             raise ConfigError(
-                f"{self.data.name} has none of the splits that are reported: "
-                f"{', '.join(self.dataset.splits)}; it has {', '.join(there)}"
+                f"{data.name} has no split {validation!r}; it has {known}; train "
+                "without by --set data.validation= --set train.keep=last"
+            )
+        if not any(map(data.splits.get, self.dataset.splits)):
+            raise ConfigError(
+                f"{data.name} has none of the splits that are reported: "
+                f"{', '.join(self.dataset.splits)}; it has {known}"
             )
 
     def fingerprints(self) -> dict[str, str]:
@@ -158,9 +157,9 @@ class Paths:
 
     def lock(self, key: RunKey) -> FileLock:
         """Return the lock of a run, which raises if another process has it."""
-        path = self.work / "locks" / f"{str(key).replace(' ', '-')}.lock"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return FileLock(path, blocking=False)
+        folder = self.work / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / f"{self.model(key).name}.lock", blocking=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,16 +190,15 @@ class RunRequest:
     def runs(self) -> Iterator[PlannedRun]:
         """List the runs, seeds outermost, so that a table is complete early."""
         known = registry()
-        for seed in self.seeds:
-            for system in map(known.systems.__getitem__, self.systems):
-                if system.kind != "trained" and seed != self.seeds[0]:
-                    continue
-                encoders = self.encoders[:1] if system.kind == "bm25" else self.encoders
-                for dataset in map(known.datasets.__getitem__, self.datasets):
-                    if system.datasets and dataset.name not in system.datasets:
-                        continue
-                    for encoder in map(known.encoders.__getitem__, encoders):
-                        yield self._run(system, dataset, encoder, seed)
+        for seed, name in product(self.seeds, self.systems):
+            system = known.systems[name]
+            if system.kind != "trained" and seed != self.seeds[0]:
+                continue
+            encoders = self.encoders[:1] if system.kind == "bm25" else self.encoders
+            datasets = [known.datasets[name] for name in self.datasets]
+            for dataset, encoder in product(datasets, map(known.encoders.__getitem__, encoders)):
+                if not system.datasets or dataset.name in system.datasets:
+                    yield self._run(system, dataset, encoder, seed)
 
     def _run(
         self, system: SystemSpec, dataset: DatasetSpec, encoder: EncoderSpec, seed: int
@@ -242,21 +240,19 @@ def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
 
     Some runs of the repository are older than the fingerprints of these.
     """
-    for path in (home / run.key.path for home in folders):
-        if not path.is_file():
-            continue
-        details = Run.load(path).details
-        other = "" if run.system.kind == "bm25" else _difference(details["settings"], run)
-        if not other and (before := details.get("inputs")) is not None:
-            now = run.fingerprints()
-            changed = [name for name in now | before if now.get(name) != before.get(name)]
-            other = f"other {_INPUTS[changed[0]]}" if changed else ""
-        if other:
-            raise ConfigError(
-                f"{path} was run with {other}; name another --out, or remove it to run again"
-            )
-        return path
-    return None
+    paths = (home / run.key.path for home in folders)
+    if (path := next(filter(Path.is_file, paths), None)) is None:
+        return None
+    details = Run.load(path).details
+    other = "" if run.system.kind == "bm25" else _difference(details["settings"], run)
+    if not other and (before := details.get("inputs")) is not None:
+        now = run.fingerprints()
+        changed = [name for name in now | before if now.get(name) != before.get(name)]
+        other = f"other {_INPUTS[changed[0]]}" if changed else ""
+    if other:
+        remedy = "name another --out, or remove it to run again"
+        raise ConfigError(f"{path} was run with {other}; {remedy}")
+    return path
 
 
 def _difference(saved: Mapping[str, Mapping[str, object]], run: PlannedRun) -> str:
@@ -280,10 +276,10 @@ def _check_encoder(name: str) -> None:
 def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:
     """Hash documents, queries and answers, whatever files they come from."""
     rows = [(document.id, document.text) for document in dataset.documents]
-    for split in splits:
-        for query in dataset.splits.get(split, ()):
-            ids = [*sorted(query.gold), *sorted(query.excluded)]
-            rows.append((f"{split} {query.id}", query.text + "\0".join(ids)))
+    pairs = ((split, query) for split in splits for query in dataset.splits.get(split, ()))
+    for split, query in pairs:
+        ids = "\0".join([*sorted(query.gold), *sorted(query.excluded)])
+        rows.append((f"{split} {query.id}", query.text + ids))
     return text_hash(rows)[:_LENGTH]
 
 

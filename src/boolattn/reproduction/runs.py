@@ -5,24 +5,20 @@ A run's file has the values of every query.
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.evaluation.results import Results, average, compare_results
+from boolattn.errors import ConfigError, DataError
+from boolattn.evaluation.results import Comparison, Results, average, compare_results
 from boolattn.evaluation.tables import short
 from boolattn.files import package_table
 from boolattn.jsonl import read_jsonl, write_jsonl
 from boolattn.settings import build
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from boolattn.evaluation.results import Comparison
 
 T = TypeVar("T")
 
@@ -225,10 +221,8 @@ class LineTable:
 
     def find(self, system: str, query_mode: str = "") -> Line | None:
         """Find a line; without a query mode, the first of the system."""
-        for line in self.lines:
-            if line.system == system and query_mode in ("", line.query_mode):
-                return line
-        return None
+        lines = (line for line in self.lines if line.system == system)
+        return next((x for x in lines if query_mode in ("", x.query_mode)), None)
 
 
 def make_tables(runs: Iterable[Run]) -> list[LineTable]:
@@ -251,21 +245,6 @@ def make_tables(runs: Iterable[Run]) -> list[LineTable]:
             every = [*others.values(), *encoder_lines.values()]
             tables.append(LineTable(registry().datasets[dataset], encoder, every))
     return tables
-
-
-def all_runs(folder: Path) -> list[Path]:
-    """List the files of the runs below a folder, in the order of ``systems.toml``."""
-    known = registry()
-    order = [*known.datasets, *known.encoders, *known.systems]
-
-    def position(path: Path) -> tuple[int, ...]:
-        *names, seed = astuple(RunKey.of(path))
-        return (*(order.index(name) if name in order else len(order) for name in names), seed)
-
-    files = sorted(folder.glob(f"*/*/*{ENDING}"), key=position)
-    if not files:
-        raise MissingDataError(f"no finished run below {folder}; run some first")
-    return files
 
 
 def mean_and_deviation(means: Sequence[float]) -> str:

@@ -12,6 +12,7 @@ aliases of the weights: new leaves over the same memory.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,6 @@ from boolattn.training.loop import processes
 from boolattn.training.tower_pass import SCOPE, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches.tokens import Features

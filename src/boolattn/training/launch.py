@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,11 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.tower_storage import load_towers
 from boolattn.encoder.towers import (
     TowerConfig,
     build_towers,
     from_pretrained,
+    load_towers,
     query_encoder,
     settings_of,
 )
@@ -29,16 +30,18 @@ from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import attach, save
 from boolattn.training.batches.sampling import Sampler, Steps, make_examples
 from boolattn.training.batches.tokens import PretrainingSet, ScopeSentences, Tokens
-from boolattn.training.corpus import Corpus, label_operators
-from boolattn.training.loop import processes
+from boolattn.training.loop import RunFolder, data_hashes, processes
 from boolattn.training.pretrain import Pretrainer
-from boolattn.training.retrieval import Result, RetrievalTraining, require_gpu
-from boolattn.training.run_folder import RunFolder, data_hashes
+from boolattn.training.retrieval import (
+    Corpus,
+    Result,
+    RetrievalTraining,
+    label_operators,
+    require_gpu,
+)
 from boolattn.training.settings import load_preset
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
@@ -120,27 +123,22 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
 def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
     """Make the batches of a run; ``rankings`` as in :class:`Launch`."""
     settings, queries = preset.train, corpus.split(preset.data.train)
-    ids, ranked = [query.id for query in queries], {}
+    ids, ranked, domains = [query.id for query in queries], {}, None
     if rankings:
         ranking = read_run(rankings, ids, corpus.rows, skip_unknown=True)
         ranked = dict(zip(ids, ranking.rows.tolist(), strict=True))
     examples = make_examples(queries, corpus.rows, ranked)
     if settings.n_bm25 and not any(example.ranked for example in examples):
         raise ConfigError("n_bm25 asks for negatives of a ranking; name it: --rankings FILE")
-    domains = [str(document.metadata.get("domain", "")) for document in corpus.dataset.documents]
-    sampler = Sampler(
-        examples, len(corpus.documents), settings, domains if settings.one_domain else None
-    )
+    if settings.one_domain:
+        domains = [str(doc.metadata.get("domain", "")) for doc in corpus.dataset.documents]
+    sampler = Sampler(examples, len(corpus.documents), settings, domains)
     is_scoped = preset.model.use_plugin and settings.scope_weight
     texts = [example.query.text for example in sampler.examples]
-    steps = Steps(
-        sampler,
-        Tokens(corpus.tokenizer, texts, preset.model.query_length),
-        corpus.documents,
-        chunk=settings.chunk or Steps.chunk,
-        operators=label_operators(preset),
-        scoped=ScopeSentences(preset, corpus.tokenizer) if is_scoped else None,
-    )
+    tokens = Tokens(corpus.tokenizer, texts, preset.model.query_length)
+    steps = Steps(sampler, tokens, corpus.documents, operators=label_operators(preset))
+    steps.scoped = ScopeSentences(preset, corpus.tokenizer) if is_scoped else None
+    steps.chunk = settings.chunk or Steps.chunk
     # A short run uses few of the documents; a long one nearly all.
     if len(steps) * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
@@ -150,11 +148,9 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
 
 def open_data(preset: Preset, folder: Path | None) -> Dataset:
     """Open a preset's data set."""
-    data, splits = preset.data, preset.data.train.split("+")
-    options = DataOptions(
-        folder=folder, size=data.size, tell=logger.info, splits=splits, training=True
-    )
-    return open_dataset(data.name, options)
+    data = preset.data
+    options: Any = {"folder": folder, "size": data.size, "splits": data.train.split("+")}
+    return open_dataset(data.name, DataOptions(**options, tell=logger.info, training=True))
 
 
 def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -197,9 +193,8 @@ def freeze(towers: SentenceTransformer, settings: TrainSettings) -> None:
         towers.requires_grad_(False)
     if plugin is not None:
         plugin.requires_grad_(True)
-        for head in (plugin.cue, plugin.gate) if settings.freeze_heads else ():
-            if head is not None:
-                head.requires_grad_(False)
+        for head in filter(None, (plugin.cue, plugin.gate)) if settings.freeze_heads else ():
+            head.requires_grad_(False)
     elif settings.freeze_heads or settings.freeze_encoder:
         raise ConfigError("freeze_heads and freeze_encoder need the plug-in: model.use_plugin=true")
     for part in towers.modules():
@@ -219,18 +214,17 @@ def _check_same(folder: Path, preset: Preset, towers: SentenceTransformer) -> No
                 f"{folder} is of another model: its {name} is {value}, not {getattr(model, name)}; "
                 f"--set model.{name}={value} takes it"
             )
-    if isinstance(encoder, BoolBertModel) and encoder.config.boolattn_config != preset.plugin:
+    if is_bool_bert and encoder.config.boolattn_config != preset.plugin:
         raise ConfigError(f"{folder} is of another model: its plug-in has other settings")
     source = torch_source(model.encoder)
-    if Path(source).is_dir():  # one that is not on disk is not needed, and not compared
-        config = AutoConfig.from_pretrained(source, local_files_only=True)
-        for name in _SHAPE:
-            here, there = (getattr(c, name, None) for c in (encoder.base_model.config, config))
-            if here != there:
-                raise ConfigError(
-                    f"{folder} is of another model: its encoder has {name} {here}, and "
-                    f"{model.encoder} {there}"
-                )
+    if not Path(source).is_dir():  # one that is not on disk is not needed, and not compared
+        return
+    config = AutoConfig.from_pretrained(source, local_files_only=True)
+    for name in _SHAPE:
+        here, there = (getattr(c, name, None) for c in (encoder.base_model.config, config))
+        if here != there:
+            problem = f"its encoder has {name} {here}, and {model.encoder} {there}"
+            raise ConfigError(f"{folder} is of another model: {problem}")
 
 
 def average(base: str, model: Path, share: float) -> SentenceTransformer:

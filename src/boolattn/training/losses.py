@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from sentence_transformers.util import cos_sim, dot_score
+from torch import Tensor
 from torch.nn import functional as F
 
 from boolattn.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
 
 
 def cue_loss(logits: Tensor, labels: Tensor, mask: Tensor, *, positive_weight: float = 1) -> Tensor:
@@ -26,8 +22,7 @@ def cue_loss(logits: Tensor, labels: Tensor, mask: Tensor, *, positive_weight: f
     the weight of cues, about one token in ten.
     """
     loss = _cross_entropy(logits, labels, positive_weight)
-    weights = mask[:, None].to(loss.dtype).expand_as(loss)
-    return weighted_mean(loss, weights)
+    return weighted_mean(loss, mask[:, None].to(loss.dtype).expand_as(loss))
 
 
 def gate_loss(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
@@ -42,13 +37,9 @@ def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask
     """Binary cross-entropy of every token's scope, in every layer and every head.
 
     Each head has its own loss, not the mean of the heads: the threshold is applied head by head,
-    and a mean can be right where no single head is.
-
-    Args:
-        logits: One for each layer. Shape ``(batch, tokens, operators, heads)``.
-        labels: Shape ``(batch, operators, tokens)``.
-        has_scope: Which operators count: used, and of known scope. Shape ``(batch, operators)``.
-        mask: Shape ``(batch, tokens)``.
+    and a mean can be right where no single head is. Logits, one for each layer, are ``(batch,
+    tokens, operators, heads)``, labels ``(batch, operators, tokens)``, the mask ``(batch, tokens)``
+    and ``has_scope``, the operators that are used and of known scope, ``(batch, operators)``.
     """
     wanted = labels.transpose(1, 2)[..., None]
     weights = (mask[:, :, None] * has_scope[:, None])[..., None]

@@ -10,11 +10,11 @@ printed at the end and stored with the model; it is that of rounded weights, as 
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
+from torch import Tensor
+from transformers import HfArgumentParser
 
-from boolattn.data.labelled_queries import read_labelled_queries
+from boolattn.data.sentences import LabelledQuery, read_labelled_queries
 from boolattn.encoder.parser import (
     MAX_TOKENS,
     SETTINGS,
@@ -35,7 +37,13 @@ from boolattn.encoder.parser import (
 )
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.evaluation.parsing import accuracy
-from boolattn.query.parsed_query import ParserLogits, decode, mark_operators
+from boolattn.query.parsed_query import (
+    ParsedQuery,
+    ParserLogits,
+    ParserOutput,
+    decode,
+    mark_operators,
+)
 from boolattn.query.parser import open_tokenizer
 from boolattn.query.tree import Atom
 from boolattn.training.batches.tokens import pad
@@ -43,14 +51,9 @@ from boolattn.training.loop import Loop, fast_products
 from boolattn.training.settings import LoopSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
-    from torch import Tensor
 
-    from boolattn.data.labelled_queries import LabelledQuery
-    from boolattn.query.parsed_query import ParsedQuery, ParserOutput
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +190,8 @@ def train_parser(settings: ParserTraining) -> dict[str, dict[str, float]]:
                 (q.parsed.tree(q.text), o.parsed.tree(q.text) if o.parsed else Atom(q.text))
                 for q, o in zip(queries, outputs, strict=True)
             )
-    model.save(settings.out, settings.base / TOKENIZER, best_threshold(pairs), report)
+    measured = {"threshold": best_threshold(pairs), "report": report}
+    model.save(settings.out, settings.base / TOKENIZER, **measured)
     return report
 
 
@@ -213,17 +217,11 @@ def best_threshold(sources: Iterable[Sequence[tuple[ParsedQuery, ParserOutput]]]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a parser and print its accuracy as JSON."""
-    parser = argparse.ArgumentParser(prog="boolattn.training.parser", description=__doc__)
-    for item in fields(ParserTraining):
-        name, is_needed = f"--{item.name.replace('_', '-')}", item.default is MISSING
-        if item.default is False:
-            parser.add_argument(name, action="store_true")
-        else:
-            kind = Path if is_needed else type(item.default)
-            parser.add_argument(name, type=kind, default=item.default, required=is_needed)
+    parser = HfArgumentParser(ParserTraining, prog="boolattn.training.parser", description=__doc__)  # type: ignore[arg-type]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        report = train_parser(ParserTraining(**vars(parser.parse_args(argv))))
+        [settings] = parser.parse_args_into_dataclasses(argv)
+        report = train_parser(settings)
     except BoolattnError as error:
         sys.stderr.write(f"boolattn: {error}\n")
         return 2

@@ -6,6 +6,7 @@ Only BoolAttn and, optionally, the encoder's embedding layer are trained.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,8 +26,6 @@ from boolattn.training.loop import Loop, fast_products, parameter_groups
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.data.sentences import Sentence
@@ -71,11 +70,8 @@ class Pretrainer:
         loop = Loop(groups, settings, "pretraining", n_steps)
         loop.run(lambda _step: self._losses(*next(batches)), log)
         self.encoder.requires_grad_(True)
-        return {
-            f"{name}_{key}": value
-            for name, sentences in data.held_out.items()
-            for key, value in self.measure(sentences).items()
-        }
+        measured = {name: self.measure(held_out) for name, held_out in data.held_out.items()}
+        return {f"{n}_{key}": value for n, row in measured.items() for key, value in row.items()}
 
     @torch.inference_mode()
     def measure(self, sentences: Sequence[Sentence]) -> dict[str, float]:
@@ -130,7 +126,8 @@ class Pretrainer:
         settings = self.settings
         size, n, n_triplets = settings.batch_size, len(data.sentences), len(data.triplets)
         sentences = self._labels(data.sentences)
-        triplets = self._labels([getattr(t, name) for name in _TRIPLET for t in data.triplets])
+        texts = [getattr(triplet, name) for name in _TRIPLET for triplet in data.triplets]
+        triplets = self._labels(texts)
         for step in range(n_steps):
             epoch, position = divmod(step, per_epoch)
             order = np.random.default_rng([settings.seed, epoch]).permutation(n)
@@ -138,13 +135,9 @@ class Pretrainer:
             drawn = None
             if n_triplets:
                 # Three sentences each: a third as many take the same time.
-                first = chosen[: max(1, size // 3)]
-                rows = [
-                    column * n_triplets + row % n_triplets
-                    for column in range(len(_TRIPLET))
-                    for row in first
-                ]
-                drawn = triplets.batch(rows)
+                first = [row % n_triplets for row in chosen[: max(1, size // 3)]]
+                columns = range(0, 3 * n_triplets, n_triplets)
+                drawn = triplets.batch([column + row for column in columns for row in first])
             yield send_to_device((sentences.batch(chosen), drawn), self.encoder.device)
 
     def _losses(self, part: SentenceBatch, triplets: SentenceBatch | None) -> dict[str, Tensor]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_all_start_methods
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from accelerate.utils import send_to_device
 from sentence_transformers.util import all_gather_with_grad
@@ -19,26 +23,125 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Subset
 
-from boolattn.encoder.tower_storage import Card, save_towers
+from boolattn.encoder import torch_encoder
+from boolattn.encoder.towers import Card, save_towers
 from boolattn.errors import ConfigError
+from boolattn.evaluation.benchmark import Judgements, prepare
+from boolattn.evaluation.metrics import mean, measure, needed_depth
+from boolattn.evaluation.ranking import Ranking
+from boolattn.scoring.exact import exact_search
+from boolattn.training.batches.tokens import Features, Tokens
 from boolattn.training.graphs import capture
-from boolattn.training.loop import Loop, parameter_groups, processes
+from boolattn.training.loop import (
+    Loop,
+    RunFolder,
+    load_checkpoint,
+    parameter_groups,
+    processes,
+    write_checkpoint,
+)
 from boolattn.training.losses import softmax_loss
-from boolattn.training.run_folder import load_checkpoint, write_checkpoint
 from boolattn.training.tower_pass import TowerPass, can_pack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from sentence_transformers import SentenceTransformer
 
     from boolattn.training.batches.sampling import Steps
-    from boolattn.training.batches.tokens import Features
-    from boolattn.training.run_folder import RunFolder
     from boolattn.training.settings import Preset
 
     Validate = Callable[[SentenceTransformer], Mapping[str, float]]
+
+    from sentence_transformers import SentenceTransformer
+    from transformers import PreTrainedTokenizerBase
+
+    from boolattn.data.records import Dataset, Query
+
+METRICS = ("recall@100", "r_precision", "leak")
+
+
+def label_operators(preset: Preset) -> tuple[str, ...] | None:
+    """Return the experts that oracle labels open; None where the model takes no labels."""
+    by_label = preset.model.use_plugin and preset.plugin.gate == "label"
+    return preset.plugin.operators if by_label else None
+
+
+class Corpus:
+    """A data set whose documents are tokenised once, to ``length`` tokens at most.
+
+    Documents whose terms allow evaluation only, by ``use`` of their metadata, are refused.
+    """
+
+    def __init__(self, dataset: Dataset, tokenizer: Any, length: int) -> None:  # noqa: ANN401
+        forbidden = {
+            str(document.metadata.get("domain", document.id))
+            for document in dataset.documents
+            if document.metadata.get("use") == "evaluation"
+        }
+        if forbidden:
+            raise ConfigError(
+                f"{', '.join(sorted(forbidden))} of {dataset.name} may only be evaluated: "
+                "train on other domains"
+            )
+        self.dataset = dataset
+        self.tokenizer = cast("PreTrainedTokenizerBase", tokenizer)
+        self.rows = {document.id: row for row, document in enumerate(dataset.documents)}
+        texts = [document.text for document in dataset.documents]
+        self.documents = Tokens(self.tokenizer, texts, length)
+
+    def split(self, name: str) -> Sequence[Query]:
+        """Return the queries of a split, or of several joined by ``+``."""
+        return [query for split in name.split("+") for query in self.dataset.queries(split)]
+
+    def validator(self, preset: Preset) -> Validator:
+        """Make a validator of the preset's split and sizes."""
+        split, settings = preset.data.validation, preset.train
+        benchmark = prepare(
+            self.dataset,
+            [split],
+            n_documents=settings.n_validation_documents,
+            n_queries=settings.n_validation_queries,
+            seed=settings.seed,
+        )
+        return Validator(benchmark.splits[split], benchmark.texts, label_operators(preset))
+
+
+@dataclass(eq=False)
+class Validator:
+    """Ranks documents for queries, and measures the rankings."""
+
+    judgements: Judgements
+    texts: Sequence[str]  # Of the documents that are ranked, by row
+    operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
+
+    def __call__(self, towers: SentenceTransformer) -> dict[str, float]:
+        """Return the means over queries of Recall@100, R-precision and leak."""
+        documents = torch_encoder.encode_documents(towers.eval(), self.texts)
+        vectors = encode_queries(towers, self.judgements, self.operators)
+        ranking = rank(vectors, documents, needed_depth(self.judgements, METRICS))
+        values = measure(ranking, self.judgements, METRICS)
+        # The leak is not defined where no query excludes anything.
+        return {name: float(np.nan_to_num(mean(value))) for name, value in values.items()}
+
+
+def encode_queries(
+    towers: SentenceTransformer,
+    judgements: Judgements,
+    operators: Sequence[str] | None = None,
+    prefix: str = "",
+) -> Tensor:
+    """Encode queries, with oracle labels for the experts named. Shape ``(queries, dim)``."""
+    texts = [prefix + text for text in judgements.texts]
+    if operators is None:
+        return towers.encode_query(texts, convert_to_tensor=True, show_progress_bar=False)
+    labels = [[name for name in names if name in operators] for names in judgements.operators]
+    return torch_encoder.encode_queries(towers, texts, operators=labels)
+
+
+def rank(queries: Tensor, documents: Tensor, depth: int) -> Ranking:
+    """Rank documents by one vector a query."""
+    hits = exact_search(queries.cpu().numpy(), documents.cpu().numpy(), depth)
+    return Ranking(hits.rows.astype(np.int32), hits.scores)
+
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +152,11 @@ BEST_BY = "eval_r_precision"
 
 
 class Result(NamedTuple):
-    """The result of a training."""
+    """The folder of a trained model, its steps, its last loss, and its best metrics."""
 
-    model: Path  # Folder of the saved model
+    model: Path
     n_steps: int
-    metrics: dict[str, float]  # The last loss, and the metrics of the best evaluation
+    metrics: dict[str, float]
 
 
 @dataclass(eq=False)
@@ -96,11 +199,8 @@ class RetrievalTraining:
             logger.info("resuming from step %d", loop.start)
         batches = iter(self._loader(loop.start))
         self.model.train()
-        loop.run(
-            lambda _step: self.losses(next(batches)),
-            self.log,
-            lambda step: self.after_step(step, loop.optimizer),
-        )
+        after = partial(self.after_step, optimizer=loop.optimizer)
+        loop.run(lambda _step: self.losses(next(batches)), self.log, after)
         metrics = _summary(self.run.history)
         if settings.keep == "last" or BEST_BY not in metrics:
             self.save()
@@ -118,14 +218,8 @@ class RetrievalTraining:
         documents = documents.float()
         if self.processes.num_processes > 1:
             documents = all_gather_with_grad(documents)
-        loss = softmax_loss(
-            queries.float(),
-            documents,
-            targets,
-            blocked,
-            similarity=self.preset.model.similarity,
-            scale=self.preset.train.scale,
-        )
+        inputs = {"similarity": self.preset.model.similarity, "scale": self.preset.train.scale}
+        loss = softmax_loss(queries.float(), documents, targets, blocked, **inputs)
         if scope:
             loss = loss + self.preset.train.scope_weight * scope[0].float()
         return {"loss": loss}
@@ -162,10 +256,10 @@ class RetrievalTraining:
 
     def save(self) -> None:
         """Save the model as it is now with its card, atomically."""
-        data = self.preset.data
-        trained_on = f"{data.name}, split {data.train}, preset {self.preset.name}"
-        card = Card(data=trained_on, command=self.run.command)
         if self.processes.is_main_process:
+            data = self.preset.data
+            trained_on = f"{data.name}, split {data.train}, preset {self.preset.name}"
+            card = Card(data=trained_on, command=self.run.command)
             save_towers(self.towers, self.run.model, card=card)
 
     def _loader(self, start: int) -> DataLoader[Features]:
@@ -211,9 +305,8 @@ def _summary(history: list[dict[str, float]]) -> dict[str, float]:
     summary: dict[str, float] = {}
     for row in history:
         if row.get("eval_is_best"):
-            summary |= {name: value for name, value in row.items() if name.startswith("eval_")}
-            summary["best_step"] = row["step"]
+            names = [name for name in row if name.startswith("eval_") and name != "eval_is_best"]
+            summary |= {name: row[name] for name in names} | {"best_step": row["step"]}
         elif "loss" in row:
             summary["loss"] = row["loss"]
-    summary.pop("eval_is_best", None)
     return summary

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder.towers import TowerConfig
 from boolattn.errors import ConfigError
-from boolattn.settings import build, check_types, limited
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from boolattn.settings import Checked, build, limited
 
 _PRESETS = files("boolattn.training").joinpath("presets")
-
-
-class _Checked:
-    """Checks type, choices and limits of every field; no number is below 0."""
-
-    def __post_init__(self) -> None:
-        check_types(self, least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +27,7 @@ class ModelSettings(TowerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSettings(_Checked):
+class DataSettings(Checked):
     """The training data."""
 
     name: str = "taxa"  # A data set of the catalogue
@@ -46,7 +37,7 @@ class DataSettings(_Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoopSettings(_Checked):
+class LoopSettings(Checked):
     """What every training has; the defaults are the paper's, or *ours* where it gives none."""
 
     batch_size: int = limited(32, least=1)  # Sentences (*ours*) or queries per step
@@ -134,8 +125,7 @@ class Preset:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON stores them."""
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return plain
+        return cast("dict[str, Any]", json.loads(json.dumps(asdict(self))))
 
 
 #: Tables of a preset and the class of each.
@@ -176,16 +166,13 @@ def load_preset(
 ) -> Preset:
     """Read a preset by name, or from a TOML file, with single values changed.
 
-    Args:
-        name: One of :func:`preset_names`, or the path of a TOML file.
-        changes: ``key=value`` or ``table.key=value``; the value as in TOML, text also without
-            quotes, and ``none`` for a setting that may be left out.
-        first: Table in which a key without a table is looked up first.
-        values: Plain values instead of the preset's.
+    ``changes`` are ``key=value`` or ``table.key=value``; the value as in TOML, text also without
+    quotes, and ``none`` for a setting that may be left out. A key without a table is looked up in
+    the table ``first`` before the others. ``values`` take the place of the preset's.
     """
     values = read_preset(name) if values is None else values
     source = name if name.endswith(".toml") else f"preset {name}"
-    _check_table([*values], source)
+    _check_table(values, source)
     tables = {table: dict(values.get(table, {})) for table in TABLES}
     for change in changes:
         key, equals, raw = map(str.strip, change.partition("="))
@@ -198,23 +185,20 @@ def load_preset(
             raise ConfigError(f"--set {key}: no setting has that name; there are {known}")
         _check_table(owners[:1], f"--set {key}")
         tables[owners[0]][setting] = _value(raw, _TYPES[owners[0]].get(setting, ""))
-    built: dict[str, Any] = {
-        table: build(kind, tables[table], source=f"{source} [{table}]")
-        for table, kind in TABLES.items()
-    }
+    pairs = ((table, f"{source} [{table}]", kind) for table, kind in TABLES.items())
+    built: Any = {table: build(kind, tables[table], source=where) for table, where, kind in pairs}
     return Preset(name=Path(name).stem, **built)
 
 
-def _check_table(names: Sequence[str], source: str) -> None:
+def _check_table(names: Iterable[str], source: str) -> None:
     if unknown := sorted(set(names) - set(TABLES)):
         raise ConfigError(f"{source}: no table {unknown[0]!r}; there are {', '.join(TABLES)}")
 
 
 def _value(raw: str, kind: str) -> Any:  # noqa: ANN401 - any value TOML has
     # TOML has no null; "none" is also a choice of settings that are text.
-    if raw.lower() == "none" and "None" in kind:
-        return None
+    words = {"true": True, "false": False} | ({"none": None} if "None" in kind else {})
     try:
-        return tomllib.loads(f"value = {raw}")["value"]
+        return words[raw.lower()] if raw.lower() in words else tomllib.loads(f"v = {raw}")["v"]
     except tomllib.TOMLDecodeError:
-        return {"true": True, "false": False}.get(raw.lower(), raw)
+        return raw

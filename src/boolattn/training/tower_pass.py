@@ -7,23 +7,21 @@ of a training step fit into one forward pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from boolattn.encoder.towers import DOCUMENT, query_encoder, settings_of, tower_of
 from boolattn.plugin.backend import BACKENDS, PACKED, Packed, recording
-from boolattn.training.batches.tokens import MULTIPLE, N_FILLERS
+from boolattn.training.batches.tokens import MULTIPLE, N_FILLERS, Features
 from boolattn.training.losses import scope_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.training.batches.tokens import Features
 
 #: The task whose result is the scope loss of labelled sentences, not vectors.
 SCOPE = "scope"
@@ -84,22 +82,21 @@ def encode(towers: SentenceTransformer, features: Features, task: str, slot: int
         return encode_packed(towers, features)
     # The task is given twice: the router reads the argument, and Bool-BERT, which encodes
     # documents without BoolAttn, the features. A copy, because modules write results into it.
-    vectors: Tensor = towers({**features, "task": task}, task=task)["sentence_embedding"]
-    return vectors
+    return cast("Tensor", towers({**features, "task": task}, task=task)["sentence_embedding"])
 
 
 def can_pack(towers: SentenceTransformer) -> bool:
     """Whether the document tower can encode packed batches fast, on the device it is on."""
     encoder: Any = tower_of(towers, DOCUMENT).model
     bare = encoder.base_model
-    if bare.config.model_type not in _PACKABLE:
+    config, device = bare.config, encoder.device
+    if config.model_type not in _PACKABLE or device.type != "cuda":
         return False
-    if bare.config._attn_implementation not in ("sdpa", BACKENDS["sdpa"]):
+    if config._attn_implementation not in ("sdpa", BACKENDS["sdpa"]):
         return False
-    if bare.config.hidden_size // bare.config.num_attention_heads % 8:  # flash attention's limit
+    if config.hidden_size // config.num_attention_heads % 8:  # flash attention's limit
         return False
-    device = encoder.device
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def encode_packed(towers: SentenceTransformer, features: Features) -> Tensor:
@@ -129,5 +126,4 @@ def encode_packed(towers: SentenceTransformer, features: Features) -> Tensor:
     outputs: dict[str, Any] = {"token_embeddings": rows, "attention_mask": mask.long()}
     for part in list(towers.children())[1:]:  # pooling, after the router
         outputs = part(outputs)
-    vectors: Tensor = outputs["sentence_embedding"]
-    return vectors
+    return cast("Tensor", outputs["sentence_embedding"])

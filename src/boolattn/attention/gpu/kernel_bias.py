@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from triton import cdiv, next_power_of_2
 
@@ -14,8 +15,6 @@ from boolattn.attention.factors import SHORT, AttentionBias, Factors, bias_facto
 from boolattn.attention.gpu.kernels import attention_kernel, cue_kernel, near_kernel, scope_kernel
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from boolattn.attention.config import BoolAttnConfig
 
 #: Tokens of one program.

@@ -7,15 +7,12 @@ reading it. Each collection has ``documents.jsonl``, ``labels.jsonl``, ``queries
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from boolattn.data.records import Document
 from boolattn.jsonl import read_jsonl
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: Collections by split. A choice is made on the first; the second is looked at once.
 SPLITS = {
@@ -60,12 +57,8 @@ def load_collection(name: str) -> tuple[list[Document], list[PeopleQuery]]:
         Document(**{key: row[key] for key in _DOCUMENT})
         for _, row in read_jsonl(folder / "documents.jsonl", _DOCUMENT)
     ]
-    queries = [
-        PeopleQuery(
-            row["query"],
-            row["type"],
-            *(frozenset(row[key]) for key in ("relevant", "excluded", "undecided")),
-        )
-        for _, row in read_jsonl(folder / "queries.jsonl", _QUERY)
-    ]
+    queries = []
+    for _, row in read_jsonl(folder / "queries.jsonl", _QUERY):
+        sets = (frozenset(row[key]) for key in ("relevant", "excluded", "undecided"))
+        queries.append(PeopleQuery(row["query"], row["type"], *sets))
     return documents, queries

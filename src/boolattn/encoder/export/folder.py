@@ -1,22 +1,35 @@
-"""Export of a trained model to a folder for onnxruntime, with a check against torch."""
+"""Export of trained models and query parsers for onnxruntime, with a check against torch."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import torch
+from safetensors.numpy import save_file
+from torch import Tensor, nn
 
-from boolattn.checksums import SUMS
+from boolattn.checksums import SUMS, file_sum, write_manifest
 from boolattn.encoder.export import graphs
-from boolattn.encoder.export.graphs import TEXTS, TowerGraph, content
+from boolattn.encoder.export.graphs import TEXTS, TowerGraph, content, finish_graph, trace
+from boolattn.encoder.parser import MAX_TOKENS, SETTINGS, ParserModel
 from boolattn.encoder.torch_encoder import TorchEncoder
-from boolattn.encoders.callables import unit
-from boolattn.encoders.int8 import TORCH, WEIGHTS_MAP, read_tensors, write_parts, write_torch
+from boolattn.encoders.callables import Encoder, unit
+from boolattn.encoders.int8 import (
+    TORCH,
+    WEIGHTS_MAP,
+    quantise,
+    read_tensors,
+    write_parts,
+    write_torch,
+)
 from boolattn.encoders.onnx_encoder import (
     DOCUMENT,
     MANIFEST,
@@ -26,14 +39,15 @@ from boolattn.encoders.onnx_encoder import (
     OnnxEncoder,
     OnnxManifest,
 )
-from boolattn.errors import ConfigError
+from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_folder, scratch_folder
+from boolattn.query.parsed_query import decode, mark_operators
+from boolattn.query.parser import GRAPH, OUTPUTS, Parser, ParserManifest, open_tokenizer
+from boolattn.query.parser import MANIFEST as PARSER_MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from boolattn.encoders.callables import Encoder
     from boolattn.encoders.int8 import Array
+
 
 #: Files of a torch model that are text and small; weights and tokenizers are stored once.
 _SMALL = (".json", ".txt", ".md")
@@ -48,11 +62,8 @@ def export_model(
 ) -> OnnxManifest:
     """Write a model folder for onnxruntime, complete or not at all, and compare it with torch.
 
-    Args:
-        source: Folder of a trained model, or of any sentence-transformers model.
-        target: The new folder.
-        int8: Whether weights are rounded; else they stay float32.
-        log: Called with a line before each step.
+    The source is the folder of a trained model, or of any sentence-transformers model. ``int8``
+    rounds the weights; else they stay float32. ``log`` is called with a line before each step.
     """
     source, target = Path(source), Path(target)
     if target.suffix == ".onnx":
@@ -168,15 +179,13 @@ class _Export:
         }
         names = (DOCUMENT, "passage", "corpus")  # those of sentence-transformers
         document_prompt = next((towers.prompts[n] for n in names if n in towers.prompts), "")
+        shared = ("fingerprint", "dimension", "similarity", "gate")
         return OnnxManifest(
-            fingerprint=encoder.fingerprint,
-            dimension=encoder.dimension,
-            similarity=encoder.similarity,
+            **{name: getattr(encoder, name) for name in shared},
             query_length=lengths[0],
             document_length=lengths[1],
             query_prompt=towers.prompts.get(QUERY) or "",
             document_prompt=document_prompt or "",
-            gate=encoder.gate,
             graphs=files,
             bits=7 if self.int8 else 32,
         )
@@ -184,10 +193,103 @@ class _Export:
 
 def check_agreement(torch: Encoder, onnx: Encoder) -> dict[str, float]:
     """Return the least cosines of the vectors of queries, operands and documents."""
-    pairs = {
-        "query_cosine": (torch.encode_queries(TEXTS), onnx.encode_queries(TEXTS)),
-        "operand_cosine": (torch.encode_operands(TEXTS), onnx.encode_operands(TEXTS)),
-        "document_cosine": (torch.encode_documents(TEXTS), onnx.encode_documents(TEXTS)),
-    }
-    cosines = {name: (unit(a) * unit(b)).sum(1).min() for name, (a, b) in pairs.items()}
-    return {name: round(float(cosine), 5) for name, cosine in cosines.items()}
+    agreement = {}
+    for kind, method in ((QUERY, "queries"), (OPERAND, "operands"), (DOCUMENT, "documents")):
+        here, there = (unit(getattr(e, f"encode_{method}")(TEXTS)) for e in (torch, onnx))
+        agreement[f"{kind}_cosine"] = round(float((here * there).sum(1).min()), 5)
+    return agreement
+
+
+#: Least share of texts of equal structure in both backends.
+LEAST_AGREEMENT = 0.8
+
+
+class ParserGraph(nn.Module):
+    """A parser from word vectors to logits, for one text without padding."""
+
+    input_names = ("words",)
+    output_names = OUTPUTS
+
+    def __init__(self, model: ParserModel) -> None:
+        super().__init__()
+        self.model = model
+        positions = model.encoder.embeddings.position_embeddings
+        positions.weight = nn.Parameter(positions.weight[:MAX_TOKENS].clone())
+
+    def forward(self, words: Tensor) -> tuple[Tensor, ...]:
+        """Return the logits; the shape of the vectors is ``(1, tokens, hidden)``."""
+        return tuple(self.model.parse_words(words, torch.ones_like(words[..., 0]).long()))
+
+
+def export_parser(
+    source: str | Path,
+    target: str | Path,
+    *,
+    encoder: str | Path | None = None,
+    texts: Sequence[str] = TEXTS,
+) -> ParserManifest:
+    """Write a parser folder for onnxruntime, complete or not at all, and compare it with torch.
+
+    ``encoder`` is the folder of an encoder for onnxruntime; where it holds the same word vectors
+    and the same tokenizer, they are not stored again. ``texts`` are compared in both backends.
+    """
+    source, target = Path(source), Path(target)
+    model = ParserModel.load(source)
+    settings = json.loads((source / SETTINGS).read_text(encoding="utf-8"))
+    table = model.encoder.embeddings.word_embeddings.weight.detach().numpy()
+    words, scales = quantise(table, 0)
+    shared = stored_words(Path(encoder), target, words, source) if encoder else {}
+    with (
+        atomic_folder(target, replace=True, marker=PARSER_MANIFEST) as draft,
+        scratch_folder() as scratch,
+    ):
+        example = (torch.zeros(1, 8, table.shape[1]),)
+        trace(ParserGraph(model), example, (1,), scratch / GRAPH)
+        finish_graph(scratch / GRAPH, draft / GRAPH)
+        if "table" not in shared:
+            save_file({"values": words, "scales": scales}, draft / ParserManifest.table)
+        if "tokenizer" not in shared:
+            shutil.copyfile(source / TOKENIZER, draft / TOKENIZER)
+        sums = {path.name: file_sum(path) for path in sorted(draft.iterdir())}
+        values: Any = {**shared, **settings, "max_tokens": MAX_TOKENS, "files": sums}
+        manifest = ParserManifest(**values)
+        write_manifest(draft / PARSER_MANIFEST, asdict(manifest))
+    check_parser(model, Parser(target), texts)
+    return manifest
+
+
+def stored_words(encoder: Path, target: Path, values: Array, source: Path) -> dict[str, str]:
+    """Return where an encoder's folder has the same word vectors and the same tokenizer.
+
+    The names are those of a parser's manifest, the files relative to its folder.
+    """
+    shared = {}
+    for path in sorted(encoder.glob("weights-*.safetensors")):
+        for name, tensor in read_tensors([path]).items():
+            scale = name.removesuffix("_quantized") + "_scale"
+            if tensor.dtype == values.dtype and np.array_equal(tensor, values):
+                shared = {"table": _relative(path, target), "values": name, "scales": scale}
+    if (encoder / TOKENIZER).read_bytes() == (source / TOKENIZER).read_bytes():
+        shared["tokenizer"] = _relative(encoder / TOKENIZER, target)
+    return shared
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+
+
+def check_parser(model: ParserModel, parser: Parser, texts: Sequence[str]) -> None:
+    """Raise if onnxruntime parses texts otherwise than torch."""
+    manifest, n_same = parser.manifest, 0
+    tokenizer = open_tokenizer(parser.folder / manifest.tokenizer, manifest.max_tokens)
+    for text, output in zip(texts, parser.parse(texts), strict=True):
+        encoding = tokenizer.encode(mark_operators(text))
+        ids = torch.tensor([encoding.ids])
+        with torch.no_grad():
+            expected = decode(model(ids, torch.ones_like(ids)), text, encoding.offsets, 0)
+        n_same += expected.parsed == output.parsed
+    if n_same < LEAST_AGREEMENT * len(texts):
+        raise DataError(
+            f"onnxruntime parses {len(texts) - n_same} of {len(texts)} texts otherwise than "
+            "torch; export with other texts if these are too uncertain"
+        )

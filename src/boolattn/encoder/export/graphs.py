@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,15 +27,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.towers import must_normalise
+from boolattn.encoder.torch_encoder import must_normalise
 from boolattn.encoders.int8 import quantise
 from boolattn.encoders.onnx_encoder import DOCUMENT, OPERAND, QUERY, VECTORS
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from sentence_transformers import SentenceTransformer
 
     from boolattn.encoder.torch_encoder import TorchEncoder
@@ -90,16 +89,12 @@ class TowerGraph(nn.Module):
         """Encode texts. Shapes ``(batch, tokens)`` to ``(batch, dim)``."""
         options: dict[str, Any] = {"task": self.task} if self.is_bool_bert else {}
         output = self.encoder(input_ids, attention_mask=attention_mask, **options)
-        features: dict[str, Tensor] = {
-            "token_embeddings": output.last_hidden_state,
-            "attention_mask": attention_mask,
-        }
+        features: dict[str, Tensor] = {"token_embeddings": output.last_hidden_state}
+        features["attention_mask"] = attention_mask
         for part in self.after:
             features = part(features)
         vectors = features["sentence_embedding"]
-        if self.normalises:
-            vectors = F.normalize(vectors, dim=-1)
-        return vectors
+        return F.normalize(vectors, dim=-1) if self.normalises else vectors
 
 
 def tower_graphs(encoder: TorchEncoder) -> dict[str, TowerGraph]:
@@ -137,22 +132,13 @@ def write_graph(graph: TowerGraph, path: Path) -> None:
 
 def trace(graph: Any, example: tuple[Tensor, ...], axes: tuple[int, ...], path: Path) -> None:  # noqa: ANN401 - a module with names of inputs and outputs
     """Trace a module on an example and write it in float32; some axes are of any length."""
-    graph, names = graph.eval(), list(graph.input_names)
+    names = {"input_names": [*graph.input_names], "output_names": [*graph.output_names]}
     # The exporter finds the range of the length by itself.
-    shape = dict.fromkeys(axes, torch.export.Dim.DYNAMIC)
+    shapes = (dict.fromkeys(axes, torch.export.Dim.DYNAMIC),) * len(example)
+    options: dict[str, Any] = {"external_data": False, "opset_version": OPSET, "verbose": False}
+    options |= {"dynamic_shapes": shapes, "dynamo": True, **names}
     with torch.no_grad(), quiet():
-        program = torch.onnx.export(
-            graph,
-            example,
-            path,
-            input_names=names,
-            output_names=list(graph.output_names),
-            dynamic_shapes=(shape,) * len(names),
-            dynamo=True,
-            external_data=False,
-            opset_version=OPSET,
-            verbose=False,
-        )
+        program = torch.onnx.export(graph.eval(), example, path, **options)
     inputs = program.model.graph.inputs if program else ()
     sizes = [value.shape[axis] for value in inputs for axis in axes if value.shape]
     # The exporter does that silently.
@@ -206,15 +192,10 @@ def _quantise_graph(model: onnx.ModelProto, values: dict[str, Array], path: Path
         elif node.op_type == "Gather" and _is_large(values, node.input[0], MIN_TABLE):
             axes[node.input[0]] = 0
             _quantise_lookup(model, node, values[node.input[0]])
+    options: dict[str, Any] = {"per_channel": True, "reduce_range": True}
     with quiet():
-        quantize_dynamic(
-            model,
-            path,
-            per_channel=True,
-            reduce_range=True,
-            weight_type=QuantType.QInt8,
-            nodes_to_quantize=chosen,
-        )
+        kind = QuantType.QInt8
+        quantize_dynamic(model, path, weight_type=kind, nodes_to_quantize=chosen, **options)
     written = onnx.load(path)
     for tensor in written.graph.initializer:
         name, _, kind = tensor.name.rpartition("_")
@@ -240,15 +221,14 @@ def _scale_rows(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
         graph.initializer.append(numpy_helper.from_array(np.array(1e-6, np.float32), _LEAST))
         graph.initializer.append(numpy_helper.from_array(np.array([-1]), _LAST_AXIS))
     if not any(f"{source}_rows" in other.output for other in graph.node):
-        for kind, inputs, output in (
+        steps = (
             ("Abs", [source], f"{source}_abs"),
             ("ReduceMax", [f"{source}_abs", _LAST_AXIS], f"{source}_top"),
             ("Max", [f"{source}_top", _LEAST], f"{source}_size"),
             ("Div", [source, f"{source}_size"], f"{source}_rows"),
-        ):
-            added = helper.make_node(kind, inputs, [output], f"{source}_{kind}")
-            graph.node.insert(position, added)
-            position += 1
+        )
+        for at, (kind, inputs, output) in enumerate(steps, position):
+            graph.node.insert(at, helper.make_node(kind, inputs, [output], f"{source}_{kind}"))
     node.input[0], node.output[0] = f"{source}_rows", f"{out}_rows"
     product = helper.make_node("Mul", [f"{out}_rows", f"{source}_size"], [out], f"{out}_size")
     graph.node.insert(list(graph.node).index(node) + 1, product)

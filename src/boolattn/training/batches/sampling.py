@@ -6,6 +6,7 @@ same draws, and each of several processes knows the whole batch.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,12 @@ import torch
 from torch.utils.data import Dataset
 
 from boolattn.errors import DataError
-from boolattn.training.batches.tokens import Features, Tokens
+from boolattn.training.batches.tokens import Features, ScopeSentences, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     from boolattn.data.records import Query
-    from boolattn.training.batches.tokens import ScopeSentences
     from boolattn.training.settings import TrainSettings
 
 #: Purposes of random generators, so that no two share draws.
@@ -54,14 +52,13 @@ def make_examples(
     def known(ids: Iterable[str]) -> tuple[int, ...]:
         return tuple(sorted(rows[name] for name in ids if name in rows))
 
-    examples = []
+    examples, ranked = [], rankings or {}
     for query in queries:
         if gold := known(query.gold):
             answers = frozenset(gold).union(known(query.undecided))
             pools = tuple(filter(None, (known(query.excluded), known(query.partial))))
-            ranked = (rankings or {}).get(query.id, ())
-            unlike = tuple(row for row in ranked if row >= 0 and row not in answers)
-            examples.append(TrainingExample(query, gold, answers, pools, unlike))
+            unlike = (r for r in ranked.get(query.id, ()) if r >= 0 and r not in answers)
+            examples.append(TrainingExample(query, gold, answers, pools, tuple(unlike)))
     return examples
 
 
@@ -81,11 +78,10 @@ class TrainingBatch:
         negatives. Shape ``(end - start, queries * (1 + negatives))``.
         """
         flat = self.documents.ravel().tolist()
-        blocked = np.zeros((end - start, len(flat)), dtype=np.bool_)
-        for row, index in enumerate(range(start, end)):
-            answers = self.examples[index].answers
-            blocked[row] = [document in answers for document in flat]
-            blocked[row, index * self.documents.shape[1]] = False
+        answers = [example.answers for example in self.examples[start:end]]
+        blocked = np.array([[document in known for document in flat] for known in answers])
+        rows = np.arange(end - start)
+        blocked[rows, (rows + start) * self.documents.shape[1]] = False
         return blocked
 
 
@@ -163,7 +159,7 @@ class Sampler:
             first = np.random.default_rng([settings.seed, _FIXED, key[-1]])
             drawn = [int(first.choice(example.gold))]
         else:
-            drawn = [example.gold[int(rng.integers(len(example.gold)))]]
+            drawn = [example.gold[rng.integers(len(example.gold))]]
         n_logical = settings.n_logical if example.pools else 0
         pools = [example.pools[number % len(example.pools)] for number in range(n_logical)]
         pools += [example.ranked] * (settings.n_bm25 if example.ranked else 0)
@@ -201,10 +197,9 @@ class Steps(Dataset[Features]):
     def __getitem__(self, step: int) -> Features:
         """Return a process's share of a batch.
 
-        Returns:
-            ``queries`` and ``documents`` (a list of batches, and ``places`` to undo their order)
-            for the encoders, ``targets`` and ``blocked`` for the loss over the whole batch, and
-            as many sentences with scopes, where these are supervised.
+        ``queries`` and ``documents`` (a list of batches, and ``places`` to undo their order) are
+        for the encoders, ``targets`` and ``blocked`` for the loss over the whole batch; with as
+        many sentences with scopes, where these are supervised.
         """
         batch = self.sampler.batch(step)
         share = len(batch.examples) // self.n_processes
@@ -216,13 +211,9 @@ class Steps(Dataset[Features]):
             used = [example.query.operators for example in batch.examples[start:end]]
             labels = [[int(name in names) for name in self.operators] for names in used]
             queries["operators"] = torch.tensor(labels)
-        features: Features = {
-            "queries": queries,
-            "documents": documents,
-            "places": places,
-            "targets": torch.arange(start, end) * batch.documents.shape[1],
-            "blocked": torch.from_numpy(batch.blocked(start, end)),
-        }
+        features: Features = {"queries": queries, "documents": documents, "places": places}
+        features["targets"] = torch.arange(start, end) * batch.documents.shape[1]
+        features["blocked"] = torch.from_numpy(batch.blocked(start, end))
         if self.scoped is not None:
             features["scoped"] = self.scoped.features(share, step, self.process)
         return features

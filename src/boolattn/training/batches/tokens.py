@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,9 +25,6 @@ from boolattn.errors import ConfigError, MissingDataError
 from boolattn.query.parsed_query import span_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
     from transformers import PreTrainedTokenizerBase
 
@@ -106,13 +105,9 @@ class Tokens:
         missing = sorted({row for row in rows if self._ids[row] is None})
         for start in range(0, len(missing), _TEXTS_AT_ONCE):
             part = missing[start : start + _TEXTS_AT_ONCE]
-            encoded = self._tokenizer(
-                [self._texts[row] for row in part],
-                truncation=True,
-                max_length=self._length,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-            )
+            texts, only_ids = [self._texts[row] for row in part], {"return_attention_mask": False}
+            only_ids |= {"return_token_type_ids": False}
+            encoded = self._tokenizer(texts, truncation=True, max_length=self._length, **only_ids)
             for row, ids in zip(part, encoded["input_ids"], strict=True):
                 self._ids[row] = np.array(ids, dtype=np.int32)
 
@@ -149,17 +144,13 @@ class PretrainingSet:
     @classmethod
     def generated(cls, settings: PretrainSettings) -> PretrainingSet:
         """Generate all; evaluate on seen and on unseen wordings."""
-        n, seed, n_held_out = settings.n_sentences, settings.seed, settings.n_held_out
-        mixture = Mixture(varied=settings.varied_share)
-        return cls(
-            [*generate(n, seed, mixture)],
-            [*generate_triplets(n, seed)] if settings.triplet_weight else [],
-            {
-                name: [*generate(n_held_out, seed + HELD_OUT_SEED, Mixture(unseen=unseen))]
-                for name, unseen in (("held_out", False), ("unseen", True))
-                if n_held_out
-            },
-        )
+        n, seed, held_out = settings.n_sentences, settings.seed, {}
+        sentences = [*generate(n, seed, Mixture(varied=settings.varied_share))]
+        triplets = [*generate_triplets(n, seed)] if settings.triplet_weight else []
+        for name in ("held_out", "unseen") if settings.n_held_out else ():
+            mixture = Mixture(unseen=name == "unseen")
+            held_out[name] = [*generate(settings.n_held_out, seed + HELD_OUT_SEED, mixture)]
+        return cls(sentences, triplets, held_out)
 
     @classmethod
     def setbert(cls, folder: Path, settings: PretrainSettings) -> PretrainingSet:
@@ -170,9 +161,9 @@ class PretrainingSet:
         test = list(read_setbert(folder, settings.seed, is_test=True))
         order = np.random.default_rng(settings.seed).permutation(len(test))
         triplets = [triplet for _, triplet in rows if triplet and settings.triplet_weight]
-        sentences = [sentence for sentence, _ in rows]
         chosen = [test[index][0] for index in order[: settings.n_held_out]]
-        return cls(sentences, triplets, {"held_out": chosen} if chosen else {})
+        held_out = {"held_out": chosen} if chosen else {}
+        return cls([sentence for sentence, _ in rows], triplets, held_out)
 
 
 class SentenceBatch(NamedTuple):
@@ -215,8 +206,7 @@ class LabelledSentences:
         labels = []
         for name in OPERATORS:
             cues = [(cue.start, cue.end) for cue in sentence.cues if cue.operator == name]
-            scoped = (scope for scope in sentence.scopes if scope.operator == name)
-            scopes = [span for scope in scoped for span in scope.spans]
+            scopes = [span for s in sentence.scopes if s.operator == name for span in s.spans]
             labels.append([span_labels(s, offsets, sentence.text) for s in (cues, scopes)])
         return torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
 
