@@ -161,6 +161,26 @@ def test_invalid_bodies_are_refused(serve, body, status, code):
     assert "99999" not in error.message
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"query": 5}, "query must be a text, got 5"),
+        ({"query": {"a": "b" * 500}}, "query must be a text, got {'a': '" + "b" * 53),
+        ({"query": "a", "k": "3"}, "k must be a valid integer, got '3'"),
+        ({"query": "a", "k": 0}, "k must be greater than or equal to 1, got 0"),
+        ({"query": "a", "mode": "sql"}, "mode must be 'auto', 'plain' or 'explicit', got 'sql'"),
+        ({"query": "a", "limit": 3}, "there is no field limit"),
+    ],
+)
+def test_the_message_says_what_a_field_must_be(serve, body, message):
+    assert refused(serve().post("/search", json=body), 422, "bad_field").message == message
+
+
+def test_a_wrong_parameter_is_named(serve):
+    error = refused(serve().get("/search?q=a&k=x"), 422, "bad_field")
+    assert error.message == "k must be a valid integer, got 'x'"
+
+
 def test_a_body_without_json_content_type_is_refused(serve):
     error = refused(serve().post("/search", content=b'{"query": "a"}'), 422, "bad_field")
     assert error.message == "the body must be a JSON object, sent as application/json"

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from boolattn.errors import ConfigError
-from boolattn.integrations import installed_by, metadata_of
+from boolattn.integrations import check_source, installed_by, metadata_of
 from boolattn.search import Searcher
 
 with installed_by("haystack"):
@@ -18,7 +18,7 @@ class HaystackRetriever:
     """Searches with AND, OR and NOT; options are those of the search."""
 
     def __init__(self, source: Searcher, top_k: int = 10, **options: Any) -> None:
-        self.source, self.top_k, self.options = source, top_k, options
+        self.source, self.top_k, self.options = check_source(source), top_k, options
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for ``Pipeline.dumps``: the address of the index and its model."""

@@ -249,6 +249,7 @@ class Searcher:
         """Add documents as :meth:`add` does; one with an id that is there replaces it."""
         self.add(documents, replace_old=True, **options)
 
+    @checked
     def save(self, folder: str | Path) -> None:
         """Copy a local store, also a temporary one, to a new folder that can be opened.
 

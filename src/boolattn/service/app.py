@@ -79,8 +79,12 @@ def _example(name: str, kind: str = "application/json") -> dict[int | str, dict[
 
 
 def _api_routes(handlers: Handlers) -> APIRouter:
-    error = {"model": schemas.ErrorReply, "description": "An error."}
-    router = APIRouter(responses={"4XX": error, "5XX": error})
+    router = APIRouter(
+        responses={
+            kind: {"model": schemas.ErrorReply, "description": text}
+            for kind, text in schemas.ERRORS.items()
+        }
+    )
     document = "/documents/{document_id:path}"
     router.post("/search", responses=_example("search"))(handlers.search)
     router.get("/search", responses=_example("search"))(handlers.search_by_address)

@@ -88,13 +88,18 @@ def as_refused(error: Exception) -> RefusedError:
 
 
 def _field_error(errors: Sequence[Any]) -> RefusedError:
-    """Name the first wrong field, without its value."""
+    """Name the first wrong field, what it must be, and what was sent."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return RefusedError(400, "not_json", "the body is not JSON")
-    field = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
-    reason = first["msg"].removeprefix("Value error, ")
-    message = f"{field[:60]}: {reason[:1].lower()}{reason[1:]}"
+    field = ".".join(map(str, first["loc"][1:]))[:60]  # after "body" or "query"
+    reason = first["msg"].removeprefix("Value error, ").replace("a valid string", "a text")
+    message = f"{field}: {reason[:1].lower()}{reason[1:]}"
+    if reason.startswith("Input should be "):
+        rule = reason.removeprefix("Input should be ").partition(", unable")[0]
+        message = f"{field} must be {rule}, got {first['input']!r:.60}"
+    elif first["type"] == "extra_forbidden":
+        message = f"there is no field {field}"
     if not field:
         message = "the body must be a JSON object, sent as application/json"
     return RefusedError(422, "bad_field", message)

@@ -117,13 +117,24 @@ class DocumentsRequest(BaseModel):
     update: bool = Field(default=False, description="Replace documents that have the same ids.")
 
 
-class ErrorBody(BaseModel):
-    """An error."""
+#: What happened, by the first digit of the status.
+ERRORS: dict[int | str, str] = {
+    "4XX": "The request is refused: a field, the query or the key is wrong, a document or path is "
+    "unknown, or a limit is exceeded. Nothing was changed.",
+    "5XX": "The service cannot answer now: it is busy, stopping or out of time, its disk is full, "
+    "or its index cannot be read. Try again after the seconds in Retry-After, if there are any.",
+}
 
-    code: str = Field(examples=["query_syntax"])
-    message: str = Field(examples=["column 7: this parenthesis is never closed"])
-    column: int | None = Field(default=None, description="Of the query, from 1.")
-    id: str | None = Field(default=None, description="Of its entry in the log.")
+
+class ErrorBody(BaseModel):
+    """What was wrong with a request, or why the service cannot answer."""
+
+    code: str = Field(description="Name of the error.", examples=["query_syntax"])
+    message: str = Field(
+        description="One line for people.", examples=["column 7: this parenthesis is never closed"]
+    )
+    column: int | None = Field(default=None, description="Where the query is wrong, from 1.")
+    id: str | None = Field(default=None, description="What to look for in the service's log.")
 
 
 class ErrorReply(BaseModel):
