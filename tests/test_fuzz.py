@@ -139,7 +139,7 @@ RIGHT = {
     "k": st.integers(1, 5),
     "offset": st.integers(0, 30),
     "mode": st.sampled_from(["auto", "plain", "explicit"]),
-    **dict.fromkeys(("hybrid", "compose", "strict_not", "explain"), st.booleans()),
+    **dict.fromkeys(("hybrid", "compose", "strict_not"), st.booleans()),
     **dict.fromkeys(("positive", "negative"), st.lists(OPERAND, max_size=2)),
 }
 ANY = dict.fromkeys((*RIGHT, "filters", "x"), VALUE)

@@ -66,7 +66,6 @@ class SearchOptions:
     exhaustive: bool = False  # whether every document is scored, instead of candidates
     verdicts: bool = True  # whether each result is explained; costs time in long rankings
     offset: int = limited(0, least=0)  # better documents to pass over, for the next page
-    explain: bool = False  # whether to add the documents that composition ranks lower
     facets: bool = False  # whether to count values of the metadata among the best documents
 
 

@@ -4,7 +4,7 @@ No postponed annotations here: pydantic reads them when a class is made.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from boolattn.query.tree import Atom, Like, Not, QueryTree, Where, operators_of, signed_atoms
-from boolattn.search.result import Hit, SearchResult
+from boolattn.search.result import SearchResult
 
 Mode = Literal["auto", "plain", "explicit"]
 Value = str | int | float | bool
@@ -46,7 +46,6 @@ class _SearchOptions(BaseModel):
     strict_not: bool | None = Field(default=None, description="Leave out negated words; null: yes.")
     kinds: bool = Field(default=True, description="Leave out things of a negated kind, too.")
     allow: list[str] = Field(default=[], description="Words that are of no negated kind.")
-    explain: bool = Field(default=False, description="Return what is ranked lower, too.")
     facets: bool = Field(default=False, description="Count values among the best documents.")
     min_score: float | None = Field(default=None, description="Least score of a result.")
 
@@ -171,11 +170,23 @@ def parsed_values(result: SearchResult) -> dict[str, Any]:
 
 def search_values(result: SearchResult, snippet: int) -> dict[str, Any]:
     """Return the results, whose texts are cut to so many characters, and the parsed query."""
+    hits = []
+    for rank, hit in enumerate(result.hits, start=1 + result.offset):
+        start, end = hit.passage or (0, len(hit.text))
+        end = min(end, start + snippet)
+        values = {
+            "text": hit.text[start:end],
+            "rank": rank,
+            "is_cut": end - start < len(hit.text),
+            "highlights": [(a - start, b - start) for a, b in result.highlights(hit) if b <= end],
+            "score": round(hit.score, _DIGITS),
+            "exceeds": [round(share, _DIGITS) for share in hit.exceeds],
+        }
+        hits.append(vars(hit) | values)
     return {
         **parsed_values(result),
         **{name: getattr(result, name) for name in _OF_SEARCH},
-        "hits": _hits(result, result.hits, snippet),
-        "ranked_lower": _hits(result, result.ranked_lower, snippet),
+        "hits": hits,
     }
 
 
@@ -185,24 +196,6 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> dict[str, Any]:
     children = (tree.part,) if isinstance(tree, Not) else tree.parts
     nodes = [_node(child, numbers) for child in children]
     return {"op": type(tree).__name__.lower(), "parts": nodes, "operand": None}
-
-
-def _hits(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list[dict[str, Any]]:
-    replies = []
-    for rank, hit in enumerate(hits, start=1 + result.offset):
-        start, end = hit.passage or (0, len(hit.text))
-        end = min(end, start + snippet)
-        marked = [(a - start, b - start) for a, b in result.highlights(hit) if b <= end]
-        values = {
-            "text": hit.text[start:end],
-            "rank": rank,
-            "is_cut": end - start < len(hit.text),
-            "highlights": marked,
-            "score": round(float(hit.score), _DIGITS),
-            "exceeds": [round(float(share), _DIGITS) for share in hit.exceeds],
-        }
-        replies.append(vars(hit) | values)
-    return replies
 
 
 def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[dict[str, Any]]]:  # noqa: ANN401
