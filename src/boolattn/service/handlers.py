@@ -28,8 +28,8 @@ from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import operators_of
 from boolattn.service import schemas
 from boolattn.service.batching import Batcher
-from boolattn.service.errors import RefusedError, one_line
 from boolattn.service.middleware import Metrics
+from boolattn.service.schemas import RefusedError, one_line
 from boolattn.stores.filters import parse_filters
 
 if TYPE_CHECKING:

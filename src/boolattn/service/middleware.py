@@ -22,7 +22,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 
 from boolattn.service.batching import CLIENT
-from boolattn.service.errors import RefusedError, as_refused
+from boolattn.service.schemas import RefusedError, as_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
