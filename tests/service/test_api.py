@@ -300,7 +300,6 @@ def test_metrics_count_by_route_pattern(serve):
     assert 'boolattn_queries_total{way="composed"} 1.0\n' in text
     assert 'boolattn_refused_total{code="no_document"} 1.0\n' in text
     assert 'boolattn_request_seconds_bucket{le="+Inf",route="/search"} 1.0\n' in text
-    assert 'boolattn_batch_queries_bucket{le="1.0"} 1.0\n' in text
     assert "boolattn_documents 6.0\n" in text
     assert "where" not in text
     for line in text.splitlines():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from boolattn.errors import ConfigError
@@ -52,10 +51,3 @@ class HaystackRetriever:
             for hit in hits
         ]
         return {"documents": documents}
-
-    @component.output_types(documents=list[Document])
-    async def run_async(
-        self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
-    ) -> dict[str, list[Document]]:
-        """Search as :meth:`run` does, in another thread."""
-        return await asyncio.to_thread(self.run, query, top_k, filters)

@@ -70,10 +70,7 @@ class Handlers:
         self._changes: set[asyncio.Task[None]] = set()
         self._next_refresh = self.start + settings.refresh
         self.batcher = Batcher(
-            self._search_batch,
-            size=settings.batch_size,
-            wait=settings.batch_wait,
-            on_batch=self.metrics.count_batch,
+            self._search_batch, size=settings.batch_size, wait=settings.batch_wait
         )
         self.metrics.gauge("boolattn_documents", "Documents in the index.", self._n_documents)
         self.metrics.gauge("boolattn_queries_waiting", "Queries waiting.", self.batcher.__len__)
