@@ -123,9 +123,10 @@ def test_invalid_queries_are_refused(serve, query, status, code, column):
     for response in (
         client.post("/search", json={"query": query}),
         client.get("/search", params={"q": query}),
-        client.get("/explain", params={"q": query}),
     ):
         assert refused(response, status, code).column == column
+    if code in ("query_not_text", "query_too_long"):
+        refused(client.get("/explain", params={"q": query}), status, code)
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_the_service_survives_an_encoder_that_fails(index):
 
     with TestClient(create_app(searcher, ServiceSettings(timeout=5))) as client:
         hook = searcher.encoder.towers.register_forward_pre_hook(fail)
-        for path in ("/search?q=moth", "/explain?q=moth", "/search?q=moth+NOT+Borneo"):
+        for path in ("/search?q=moth", "/search?q=moth+NOT+Borneo"):
             refused(client.get(path), 500, "internal")
         hook.remove()
         assert len(client.get("/search?q=moth").json()["hits"]) == 6

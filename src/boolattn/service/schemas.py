@@ -38,8 +38,10 @@ Filters = dict[str, Value | list[Value] | dict[str, Value | list[Value]]]
 QUERY = "moths of Borneo but not Sumatra"
 _KINDS: dict[type[Atom], str] = {Like: "document", Where: "condition"}
 #: What replies have of a result as it is.
-_OF_PARSE = ("query", "confidence", "is_composed", "why_one_vector", "warnings", "notes")
-_OF_SEARCH = ("offset", "total", "n_compared", "hybrid", "strict_not", "facets", "left_out")
+_OF_RESULT = (
+    *("query", "confidence", "is_composed", "why_one_vector", "warnings", "notes", "offset"),
+    *("total", "n_compared", "hybrid", "strict_not", "facets", "left_out"),
+)
 _DIGITS = 6
 
 
@@ -163,10 +165,23 @@ def reply(values: dict[str, Any]) -> Response:
     return Response(to_json(values, inf_nan_mode="null"), media_type="application/json")
 
 
-def parsed_values(result: SearchResult) -> dict[str, Any]:
-    """Return the parsed query."""
+def search_values(result: SearchResult, snippet: int) -> dict[str, Any]:
+    """Return the parsed query, and the results, whose texts are cut to so many characters."""
     spans = [*result.spans, *[()] * (len(result.operands) - len(result.spans))]
-    return {name: getattr(result, name) for name in _OF_PARSE} | {
+    hits = []
+    for rank, hit in enumerate(result.hits, start=1 + result.offset):
+        start, end = hit.passage or (0, len(hit.text))
+        end = min(end, start + snippet)
+        values = {
+            "text": hit.text[start:end],
+            "rank": rank,
+            "is_cut": end - start < len(hit.text),
+            "highlights": [(a - start, b - start) for a, b in result.highlights(hit) if b <= end],
+            "score": round(hit.score, _DIGITS),
+            "exceeds": [round(share, _DIGITS) for share in hit.exceeds],
+        }
+        hits.append(vars(hit) | values)
+    return {name: getattr(result, name) for name in _OF_RESULT} | {
         "tree": result.tree_text,
         "nodes": _node(result.tree, count()),
         "operands": [
@@ -181,27 +196,6 @@ def parsed_values(result: SearchResult) -> dict[str, Any]:
         ],
         "operators": operators_of(result.tree),
         "parsed": result.parsed_text,
-    }
-
-
-def search_values(result: SearchResult, snippet: int) -> dict[str, Any]:
-    """Return the results, whose texts are cut to so many characters, and the parsed query."""
-    hits = []
-    for rank, hit in enumerate(result.hits, start=1 + result.offset):
-        start, end = hit.passage or (0, len(hit.text))
-        end = min(end, start + snippet)
-        values = {
-            "text": hit.text[start:end],
-            "rank": rank,
-            "is_cut": end - start < len(hit.text),
-            "highlights": [(a - start, b - start) for a, b in result.highlights(hit) if b <= end],
-            "score": round(hit.score, _DIGITS),
-            "exceeds": [round(share, _DIGITS) for share in hit.exceeds],
-        }
-        hits.append(vars(hit) | values)
-    return {
-        **parsed_values(result),
-        **{name: getattr(result, name) for name in _OF_SEARCH},
         "hits": hits,
     }
 
