@@ -254,7 +254,8 @@ def _lift(query: Retrieval) -> None:
 def _hits(query: Retrieval, ranked: Ranked) -> Iterator[Hit]:
     """Yield a hit for each document that is still there."""
     plan, (keys, scores), fitted = query.plan, ranked, query.fitted
-    ranks = exceeds = np.zeros((0, len(keys)))
+    ranks: Keys = np.zeros((0, len(keys)), np.int64)
+    exceeds: Array = np.zeros((0, len(keys)), np.float32)
     fits = np.ones(len(keys), bool)
     if fitted is not None and query.options.verdicts and len(keys):
         similarities = query.similarities(keys)

@@ -39,8 +39,6 @@ from boolattn.stores.writer import Encode, Writer, encode_from
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from numpy.typing import NDArray
-
     from boolattn.data.records import Document
     from boolattn.stores.base import Reader
 
@@ -147,7 +145,10 @@ class Searcher:
         if encode is not None and not callable(encode):
             if chosen.resume or chosen.passages:
                 raise ConfigError("known vectors are of whole documents, and cannot be resumed")
-            array, passages = _as_array(encode), 0
+            try:
+                array, passages = np.asarray(encode, np.float32), 0
+            except (TypeError, ValueError) as error:
+                raise DataError(f"vectors must be an array of numbers: {error}") from error
             encode = encode_from(unit(array) if model.similarity == "cosine" else array)
         of_model = ("fingerprint", "dimension", "similarity", "digests")
         store_settings = StoreSettings(
@@ -328,10 +329,3 @@ class Searcher:
         if reranker is not None:
             return [rerank(result, reranker, k, offset) for result in results]
         return results
-
-
-def _as_array(vectors: Any) -> NDArray[np.float32]:  # noqa: ANN401 - as in Searcher.build
-    try:
-        return np.asarray(vectors, np.float32)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"vectors must be an array of numbers: {error}") from error
