@@ -77,8 +77,7 @@ class IndexSettings:
     words: bool = True  # whether to index words too, for hybrid search
     vectors: str = ""  # how neighbours are searched: exact, hnsw; left out, the store's way
     precision: str = "float32"  # of stored vectors; or float16, int8
-    #: Lists of things by their kind, besides the known ones.
-    kinds: Mapping[str, Sequence[str]] | None = None
+    kinds: Mapping[str, Any] | None = None  # lists of things by their kind, besides the known ones
     #: Maximum number of tokens of a passage; left out, what the model reads; 0: never cut.
     passages: int | None = limited(None, least=0)
     #: Documents written at once: the most that a killed build loses.
@@ -89,6 +88,9 @@ class IndexSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
+        for name, things in (self.kinds or {}).items():
+            if not isinstance(things, list | tuple) or not all(isinstance(t, str) for t in things):
+                raise ConfigError(f"kinds: {name!r} must be a list of names, got {things!r}")
 
 
 def read_options(queries: object, options: Mapping[str, Any], k: int) -> SearchOptions:
