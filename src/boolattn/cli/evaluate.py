@@ -76,9 +76,9 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
     chosen = {name: options[name] for name in ("gate", "device")}
     sizes = {name: options[name] for name in _SIZES}
     wanted = split or ("test", "unseen")
-    parts = domains.by_domain(data_set, wanted) if is_domains else [("", data_set)]
+    data_sets = domains.by_domain(data_set, wanted) if is_domains else [("", data_set)]
     measured: dict[str, dict[str, list[Results]]] = defaultdict(lambda: defaultdict(list))
-    for domain, part in parts:
+    for domain, part in data_sets:
         benchmark = prepare(part, list(part.splits) if is_domains else split, **sizes)
         folder = out / "runs" / domain if domain else out
         note(f"{domain or benchmark.name}: {len(benchmark.documents):,} documents")
