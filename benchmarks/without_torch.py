@@ -202,7 +202,7 @@ def serve_peer(graph: str) -> None:
     import uvicorn
     from fastapi import FastAPI
 
-    from boolattn.service.server import address_of, listen
+    from boolattn.service.app import address_of, listen
 
     model, app = _fastembed(graph, 1), FastAPI()
     vectors = np.random.default_rng(0).standard_normal((N_SEARCHED, DIMENSION), dtype=np.float32)

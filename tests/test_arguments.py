@@ -137,6 +137,7 @@ PATH_CALLS = {
     "parser of a store": lambda _, odd: Searcher(
         ArrayCollection(np.eye(1), ROWS), lambda texts: np.ones((len(texts), 1)), odd
     ),
+    "save an index": lambda own, odd: own.own.save(odd),
     "load_parser": lambda _, odd: load_parser(odd),
     "Parser": lambda _, odd: Parser(odd),
     "load": lambda _, odd: boolattn.load(odd),

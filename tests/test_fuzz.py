@@ -139,7 +139,7 @@ RIGHT = {
     "k": st.integers(1, 5),
     "offset": st.integers(0, 30),
     "mode": st.sampled_from(["auto", "plain", "explicit"]),
-    **dict.fromkeys(("hybrid", "compose", "strict_not", "explain"), st.booleans()),
+    **dict.fromkeys(("hybrid", "compose", "strict_not"), st.booleans()),
     **dict.fromkeys(("positive", "negative"), st.lists(OPERAND, max_size=2)),
 }
 ANY = dict.fromkeys((*RIGHT, "filters", "x"), VALUE)
@@ -476,11 +476,11 @@ FAULTS = [
     ),
     (test_document_rows, "stores.document_files._typed", lambda text: text == "[]"),
     (test_document_rows, "stores.values._plain", lambda name, value: value == math.inf),
-    (test_bodies, "service.handlers.Handlers._check_options", lambda own, asked: asked.offset > 9),
+    (test_bodies, "service.handlers.Handlers._searched", lambda own, asked: asked.offset > 9),
     (test_bodies, "stores.local.snapshot.Snapshot._passes", lambda own, c: c.kind == "gte"),
-    (test_bodies, "search.inputs.parse_entry", lambda text: "^" in text),
+    (test_bodies, "search.pipeline.parse_entry", lambda text: "^" in text),
     (test_addresses, "service.handlers.parse_filters", lambda texts: len(texts) > 1),
-    (test_addresses, "service.handlers.Handlers._check_options", lambda own, asked: asked.explain),
+    (test_addresses, "service.handlers.Handlers._searched", lambda own, asked: not asked.compose),
     (test_documents_that_are_sent, "stores.values._plain", lambda name, v: v == ""),
 ]
 REFUSALS = [

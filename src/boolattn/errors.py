@@ -5,8 +5,6 @@ A message is one line and says what was wrong, where, and what to do. May import
 
 from __future__ import annotations
 
-from unicodedata import combining, east_asian_width
-
 
 class BoolattnError(Exception):
     """Something the caller can mend: a wrong value, a wrong file, a missing part.
@@ -58,10 +56,7 @@ class QuerySyntaxError(QueryError):
         """Return the query's words around the column, with a caret below it."""
         start = max(0, self.column - 37)
         shown = "".join(c if c.isprintable() else " " for c in self.text[start : start + 72])
-        before = shown[: self.column - 1 - start]
-        # Han and kana take two columns of a terminal, accents put over a letter none.
-        wide = sum(0 if combining(c) else 1 + (east_asian_width(c) in "FW") for c in before)
-        return f"{shown}\n{' ' * wide}^"
+        return f"{shown}\n{' ' * (self.column - 1 - start)}^"
 
 
 class GateError(BoolattnError):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import boolattn
 from benchmark_data import taxa
-from boolattn.cli.data import data as app
+from boolattn.cli.train import data as app
 from boolattn.data.beir import read_beir
 from boolattn.data.catalog import CATALOG, FORMATS, DataOptions, open_dataset
 from boolattn.data.quest import load_quest_intro
@@ -181,7 +181,7 @@ def test_errors_are_one_line(tmp_path, monkeypatch):
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys; from boolattn.cli.data import data as app; "
+        "import sys; from boolattn.cli.train import data as app; "
         "heavy = {'torch', 'transformers', 'numpy', 'pyarrow', 'zstandard'} & set(sys.modules); "
         "sys.exit(', '.join(heavy) or 0)"
     )

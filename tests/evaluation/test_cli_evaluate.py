@@ -107,11 +107,11 @@ def test_minilm_composed_and_as_one_vector(folder, tmp_path):
     more = ("--metric", "recall@4", "--metric", "leak")
     # The shipped parser serves any encoder.
     evaluate("minilm", folder, tmp_path, *more)
-    composed = Results.load(tmp_path / "all-MiniLM-L6-v2-composed-tiny-test.json")
+    composed = Results.load(tmp_path / "minilm-composed-tiny-test.json")
     assert composed.means["leak"] == 0
     evaluate("minilm", folder, tmp_path, *more, "--no-compose")
-    found = Results.load(tmp_path / "all-MiniLM-L6-v2-tiny-test.json")
-    assert (found.system, found.gate) == ("all-MiniLM-L6-v2", "")
+    found = Results.load(tmp_path / "minilm-one-vector-tiny-test.json")
+    assert (found.system, found.gate) == ("minilm", "")
     assert found.means["recall@4"] > 0.8
     # One vector cannot exclude.
     assert found.means["leak"] > 0.5
@@ -126,17 +126,18 @@ def test_a_model_with_its_own_gate_and_with_oracle_labels(
         )
         save_towers(towers, tmp_path / gate)
     output = evaluate(tmp_path / "lexicon", folder, tmp_path, "--no-compose").stdout
-    assert "lexicon, gate: lexicon on tiny" in output
+    assert "lexicon, one vector, gate: lexicon on tiny" in output
     # A training ends in RUN/model; results have the run's name.
     shutil.copytree(tmp_path / "lexicon", tmp_path / "run-7/model")
     (tmp_path / "run-7/run.json").write_text("{}")
     evaluate(tmp_path / "run-7/model", folder, tmp_path, "--no-compose")
-    assert Results.load(tmp_path / "run-7-lexicon-tiny-test.json").system == "run-7"
+    assert Results.load(tmp_path / "run-7-one-vector-lexicon-tiny-test.json").system == "run-7"
     output = evaluate(tmp_path / "label", folder, tmp_path, "--no-compose")
     assert "gate stays closed" in output.stderr
     evaluate(tmp_path / "label", folder, tmp_path, "--gate", "label", "--no-compose")
     closed, open_ = (
-        Results.load(tmp_path / f"label-{gate}-tiny-test.json") for gate in ("closed", "label")
+        Results.load(tmp_path / f"label-one-vector-{gate}-tiny-test.json")
+        for gate in ("closed", "label")
     )
     assert (closed.gate, open_.gate) == ("closed", "label")
 
@@ -148,7 +149,7 @@ def test_a_model_with_composed_scores(folder, tmp_path, tiny_encoder, tokenizer)
     save_towers(towers, tmp_path / "some")
     assert "some, composed, gate: lexicon" in evaluate(tmp_path / "some", folder, tmp_path).stdout
     output = evaluate(tmp_path / "some", folder, tmp_path, "--no-compose").stdout
-    assert "some, gate: lexicon" in output
+    assert "some, one vector, gate: lexicon" in output
     with pytest.raises(ConfigError, match="--no-compose"):
         evaluate(tmp_path / "some", folder, tmp_path, "--gate", "label")
 
@@ -156,14 +157,14 @@ def test_a_model_with_composed_scores(folder, tmp_path, tiny_encoder, tokenizer)
 def test_hybrid_search_and_strict_not(folder, tmp_path):
     kinds = {
         "composed": [],
-        "hybrid-composed": ["--hybrid"],
-        "strict-NOT-composed": ["--strict-not"],
-        "hybrid-strict-NOT-composed": ["--hybrid", "--strict-not"],
+        "hybrid": ["--hybrid"],
+        "strict-NOT": ["--strict-not"],
+        "hybrid-strict-NOT": ["--hybrid", "--strict-not"],
     }
     ranked, missing = [], []
     for kind, options in kinds.items():
         result = evaluate("minilm", folder, tmp_path, *options)
-        with gzip.open(tmp_path / f"all-MiniLM-L6-v2-{kind}-tiny-test.run.gz", "rt") as lines:
+        with gzip.open(tmp_path / f"minilm-{kind}-tiny-test.run.gz", "rt") as lines:
             ranked.append([line.split()[:3] for line in lines])
         missing.append(6 * 12 - len(ranked[-1]))
         assert ("strict NOT" in result.stdout) == ("--strict-not" in options)

@@ -18,7 +18,7 @@ from boolattn.encoders.models import minilm_folder, shipped_model
 from boolattn.errors import ConfigError, MissingDataError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
-from boolattn.search.systems import open_system
+from boolattn.search.systems import open_systems
 from boolattn.stores.local.manifest import read_manifest
 from examples.demo.__main__ import demo
 from examples.demo.queries import CHOSEN, EXCLUDED, OTHER, choose_queries, judge_extra
@@ -179,7 +179,7 @@ def _check_table(output, data):
     ready = prepare(load_taxa(data), ["unseen"])
     judgements = ready.splits["unseen"]
     names = ("r_precision", "leak", "excluded_before_full")
-    system = open_system("minilm", ready, "one vector")
+    [system] = open_systems("minilm", ready, ["one vector"])
     ranking = system.rank(judgements, len(ready.documents))
     values = measure(ranking, judgements, names)
     precision, leak, order = (np.nanmean(values[name]) for name in names)

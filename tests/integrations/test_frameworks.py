@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
@@ -89,7 +90,25 @@ def test_haystack(source, monkeypatch):
     asked = {"search": {"query": QUERY, "filters": {"year": {"lt": 2000}}}}
     found = pipeline.run(asked)["search"]["documents"]
     check(found, source, [d.content for d in found], [d.meta for d in found])
-    assert asyncio.run(own.run_async(QUERY, 3, {"year": {"lt": 2000}}))["documents"] == found
+    # A pipeline runs it in another thread.
+    assert asyncio.run(pipeline.run_async(asked))["search"]["documents"] == found
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("langchain", "LangChainRetriever"),
+        ("llama_index", "LlamaIndexRetriever"),
+        ("haystack", "HaystackRetriever"),
+    ],
+)
+def test_another_source_is_refused_at_once(module, name, monkeypatch):
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
+    retriever = getattr(import_module(f"boolattn.integrations.{module}"), name)
+    for odd in (3, None, "index"):
+        with pytest.raises(ConfigError) as caught:
+            retriever(source=odd)
+        assert str(caught.value) == f"source must be a Searcher, got {odd!r}"
 
 
 def test_a_haystack_pipeline_is_written_and_read_again(tmp_path, monkeypatch):

@@ -102,10 +102,6 @@ def test_the_caret_stands_under_the_column():
     with pytest.raises(QuerySyntaxError) as caught:
         parse("moths AND ) Borneo")
     assert caught.value.pointer() == "moths AND ) Borneo\n          ^"
-    # Two columns of a terminal for each of the three signs.
-    with pytest.raises(QuerySyntaxError) as caught:
-        parse("婆罗洲 AND (b")
-    assert caught.value.pointer() == "婆罗洲 AND (b\n           ^"
 
 
 def test_many_operands_are_read_and_too_many_refused():

@@ -172,7 +172,7 @@ def test_few_documents_have_scores(text, n):
     for own in (similarities, np.zeros_like(similarities), np.ones_like(similarities)):
         fitted = fit(parse(text), own)
         assert np.isfinite(fitted.score(own)).all()
-        assert fitted.evidence(own).ranks.min() == 1
+        assert fitted.ranks(own).min() == 1
 
 
 def test_a_query_with_only_negated_operands_prefers_what_they_do_not_match():
@@ -181,7 +181,7 @@ def test_a_query_with_only_negated_operands_prefers_what_they_do_not_match():
     found = fitted.score(similarities)
     order = np.argsort(similarities[0])
     assert (np.diff(found[order]) <= 1e-6).all()
-    assert fitted.evidence(similarities).fits.all()
+    assert fitted.fits(similarities).all()
     word = np.random.default_rng(1).normal(0.5, 0.1, similarities.shape).astype(np.float32)
     with_word = np.concatenate([word, similarities])
     np.testing.assert_array_equal(scores("everything NOT a", with_word), found)
@@ -204,7 +204,7 @@ def test_a_query_with_only_negated_operands_prefers_what_they_do_not_match():
 def test_less_than_half_of_the_best_does_not_fit(values, n_fitting, text):
     other = np.random.default_rng(0).normal(0, 0.1, len(values))
     similarities = np.array([values, other], np.float32)
-    fits = fit(parse(text), similarities).evidence(similarities).fits
+    fits = fit(parse(text), similarities).fits(similarities)
     assert fits.tolist() == [True] * n_fitting + [False] * (len(values) - n_fitting)
 
 
@@ -218,19 +218,20 @@ def test_other_documents_are_scored_as_those_compared():
 
 def test_evidence_has_ranks_and_shares():
     similarities = random(parse("a NOT b"), 0)
-    found = fit(parse("a NOT b"), similarities).evidence(similarities)
+    fitted = fit(parse("a NOT b"), similarities)
+    exceeds = fitted.exceeds(similarities)
     order = np.argsort(-similarities[0])
-    assert found.ranks[0, order].tolist() == [min(r + 1, 76) for r in range(300)]
+    assert fitted.ranks(similarities)[0, order].tolist() == [min(r + 1, 76) for r in range(300)]
     assert SHORTLIST > 75  # a quarter of 300
-    assert (found.exceeds[0] == 0).all()
-    high = np.argsort(found.exceeds[1])
+    assert (exceeds[0] == 0).all()
+    high = np.argsort(exceeds[1])
     assert similarities[1, high[-30:]].mean() > similarities[1, high[:30]].mean() + 0.1
-    assert all(a <= b for a, b in pairwise(found.exceeds[1, high]))
+    assert all(a <= b for a, b in pairwise(exceeds[1, high]))
 
 
 def test_a_document_does_not_exceed_itself_by_rounding():
     similarities = np.array([[0.8, 0.79], [0.3, 0.6], [0.8, 0.79]], np.float32)
     fitted = fit(And((Atom("moths"), Not(Atom("Java")))), similarities)
     for factor in (1 - 2e-7, 1, 1 + 2e-7):
-        found = fitted.evidence(similarities * np.float32(factor))
-        assert found.exceeds[1].tolist() == [0, 1]
+        exceeds = fitted.exceeds(similarities * np.float32(factor))
+        assert exceeds[1].tolist() == [0, 1]

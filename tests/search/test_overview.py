@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 
 from boolattn.query.tree import atoms, operators_of
 from boolattn.search import Document, Searcher
-from boolattn.search.overview import FacetValue, find_examples, find_facets
+from boolattn.search.overview import FacetValue
 from boolattn.stores.analysis import terms_of
 from boolattn.stores.filters import parse_filters
 
@@ -90,7 +93,7 @@ def test_an_index_that_changes_is_described_again(retriever, folder):
     assert (searcher.facets, searcher.examples) == ((), ())
 
 
-def test_a_reader_that_stays_the_same_is_described_again_when_its_size_changes():
+def test_a_reader_that_stays_the_same_is_described_again_when_its_size_changes(retriever):
     class Live:
         n_documents, n_read = 1, 0
 
@@ -104,14 +107,16 @@ def test_a_reader_that_stays_the_same_is_described_again_when_its_size_changes()
         def sample(self, _n):
             return []
 
-    live = Live()
+    live, searcher = Live(), Searcher.from_texts(["moths"], retriever)
+    searcher.store = SimpleNamespace(reading=lambda: nullcontext(live))
     for n_documents in (1, 2):
         live.n_documents = n_documents
         for _ in range(2):
-            assert (find_facets(live, 0), find_examples(live, 0)) == ((), ())
-        assert live.n_read == n_documents
-    find_facets(live, 1)
-    assert live.n_read == 3
+            assert (searcher.facets, searcher.examples) == ((), ())
+        assert live.n_read == 2 * n_documents  # examples need them, too
+    searcher._n_changes += 1
+    assert searcher.facets == ()
+    assert live.n_read == 5
 
 
 def test_facets_of_a_result_count_what_is_not_left_out(shared):

@@ -306,7 +306,8 @@ def test_lists_documents_and_weights_by_http(client):
     address = {"q": body["query"], "positive": "like:both", "negative": "Java"}
     by_address = client.get("/search", params=address).json()
     assert [hit["id"] for hit in by_address["hits"]] == [hit["id"] for hit in reply["hits"]]
-    found = client.get("/explain", params={"q": "moths", "negative": ["Java", "like:both"]}).json()
+    address = {"q": "moths", "negative": ["Java", "like:both"]}
+    found = client.get("/search", params=address).json()
     assert found["tree"] == "moths NOT Java NOT like:both"
     alone = client.post("/search", json={"positive": ["like:moths-java"]}).json()
     assert "moths-java" not in {hit["id"] for hit in alone["hits"]}

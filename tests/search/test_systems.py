@@ -19,7 +19,7 @@ from boolattn.evaluation.benchmark import prepare
 from boolattn.query.plan import plan_queries
 from boolattn.query.reading import QueryReader
 from boolattn.query.tree import Operator
-from boolattn.search.systems import WAYS, Bm25Ranker, SearchRanker, open_system
+from boolattn.search.systems import WAYS, Bm25Ranker, SearchRanker, open_systems
 from tests.conftest import trained
 from tests.exact_ranking import score
 from tests.parses import KnownParses, flat
@@ -154,8 +154,9 @@ def test_oracle_labels_open_the_gate(labelled, tmp_path):
     rankings = {}
     for gate, shown in (("label", "label"), ("own", "closed")):
         model = str(tmp_path / "model")
-        system = open_system(model, benchmark, "one vector", gate=gate, device="cpu")
-        assert (system.name, system.gate, system.is_composed) == ("model", shown, False)
+        ways = ["one vector"]
+        [system] = open_systems(model, benchmark, ways, gate=gate, device="cpu")
+        assert (system.name, system.gate, system.way) == ("model", shown, "one vector")
         rankings[gate] = system.rank(benchmark.splits["test"], 5)
     scores, closed = rankings["label"].scores, rankings["own"].scores
     np.testing.assert_allclose(scores[1], closed[1], atol=1e-6)
@@ -222,7 +223,7 @@ def test_an_encoder_without_pooling_gets_mean_pooling(tiny_encoder, tokenizer, t
         part.save_pretrained(folder)
     query = Query(id="a", text="moths", gold=frozenset({"d0"}))
     benchmark = prepare(Dataset(name="x", documents=DOCUMENTS, splits={"test": (query,)}))
-    system = open_system(str(folder), benchmark, "one vector")
+    [system] = open_systems(str(folder), benchmark, ["one vector"])
     ranking = system.rank(benchmark.splits["test"], 5)
     expected = ranked(build_towers(encoder, tokenizer=tokenizer))
     np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-5)

@@ -10,8 +10,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from boolattn.service.app import create_app
-from boolattn.service.server import Server, address_of, listen
+from boolattn.service.app import Server, address_of, create_app, listen
 from boolattn.service.settings import ServiceSettings
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")

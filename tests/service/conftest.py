@@ -87,9 +87,9 @@ class WordSearcher:
                 signs = operand_signs(tree)
                 exceeds = tuple(one * (sign < 0) for one, sign in zip(own, signs, strict=True))
                 ranks = tuple(round(1 + 100 * (1 - one)) for one in own)
-                hit = replace(hit, ranks=ranks, exceeds=exceeds)
-                verdict, why = judge(operands, hit)
-                hit = replace(hit, verdict=verdict, why=why)
+                why = judge(operands, exceeds, fits=True)
+                verdict = "doubtful" if why else "kept"
+                hit = replace(hit, ranks=ranks, exceeds=exceeds, verdict=verdict, why=why)
             found.append(hit)
         found.sort(key=lambda hit: -hit.score)
         return SearchResult(

@@ -14,9 +14,8 @@ from fastapi.testclient import TestClient
 
 from boolattn.errors import ConfigError
 from boolattn.query.plan import StoppedError, check_budget
-from boolattn.service.app import create_app
+from boolattn.service.app import Server, create_app, listen
 from boolattn.service.batching import CLIENT, Batcher
-from boolattn.service.server import Server, listen
 from boolattn.service.settings import ServiceSettings, key_from
 from tests.service.test_api import refused
 

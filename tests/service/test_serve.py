@@ -82,8 +82,6 @@ def test_a_real_index_answers(index):
         assert [hit["id"] for hit in found["hits"]] == ["s"]
         many = " OR ".join(f"moth{n}" for n in range(100))
         assert len(client.get("/search", params={"q": many}).json()["operands"]) == 100
-        explained = client.post("/search", json={**asked, "k": 1, "explain": True}).json()
-        assert len(explained["hits"]) == 1
 
 
 def test_the_service_survives_an_encoder_that_fails(index):
@@ -94,7 +92,7 @@ def test_the_service_survives_an_encoder_that_fails(index):
 
     with TestClient(create_app(searcher, ServiceSettings(timeout=5))) as client:
         hook = searcher.encoder.towers.register_forward_pre_hook(fail)
-        for path in ("/search?q=moth", "/explain?q=moth", "/search?q=moth+NOT+Borneo"):
+        for path in ("/search?q=moth", "/search?q=moth+NOT+Borneo"):
             refused(client.get(path), 500, "internal")
         hook.remove()
         assert len(client.get("/search?q=moth").json()["hits"]) == 6

@@ -143,7 +143,7 @@ def test_a_store_answers_as_an_index_does(store, retriever, shared):
             # Other places may be shared by rows that the query does not tell apart.
             assert of(found)[:1] == [hit.id for hit in right.hits[:1]]
             assert found.is_composed == right.is_composed
-    hit = external.search("moths AND Borneo NOT Sumatra", k=1, explain=True).hits[0]
+    hit = external.search("moths AND Borneo NOT Sumatra", k=1).hits[0]
     assert (hit.title, hit.metadata["place"]) == ("moths Borneo", "Borneo")
     assert hit.text.startswith("moths moths")
     assert "text" not in hit.metadata

@@ -32,7 +32,7 @@ _VERBS = {
     "Documents of an index": dict.fromkeys(("info", "add", "update", "delete"), "documents"),
     "Models": dict.fromkeys(("pretrain", "train", "average", "export", "checksums"), "train")
     | dict.fromkeys(("evaluate", "compare"), "evaluate"),
-    "Data and paper": {"reproduce": "train", "data": "data"},
+    "Data and paper": {"reproduce": "train", "data": "train"},
 }
 _MODULES = {verb: module for verbs in _VERBS.values() for verb, module in verbs.items()}
 #: Packages of the extra ``train``.

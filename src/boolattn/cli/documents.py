@@ -130,19 +130,17 @@ update = click.Command(
 def delete(index: str, ids: tuple[str, ...], as_json: bool) -> None:
     """Delete documents by id; with an unknown id nothing is deleted."""
     from boolattn.stores.address import open_store
-    from boolattn.stores.filters import Filter
 
     names = list(ids)
     if names == ["-"]:
         names = [line.rstrip("\n") for line in sys.stdin if line.strip()]
     store = open_store(index)
     store.delete(names)
-    with store.reading() as reader:
-        n_left = reader.count(Filter())
     if as_json:
-        print_json({"index": index, "deleted": len(names), "documents": n_left})
+        print_json({"index": index, "deleted": len(names), "documents": store.n_documents})
     else:
-        click.echo(f"{index}: {len(names)} deleted, {plural(n_left, 'document')} left")
+        left = plural(store.n_documents, "document")
+        click.echo(f"{index}: {len(names)} deleted, {left} left")
 
 
 @click.command()

@@ -17,16 +17,12 @@ from boolattn.cli import json_option, note, print_json, quiet_libraries, show_pr
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from boolattn.data.records import Dataset
     from boolattn.evaluation.benchmark import Benchmark
     from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.results import Results
     from boolattn.search.systems import OpenSystem
-
-    #: Folder of the runs, benchmark, way of ranking, and the system.
-    Opened = tuple[str, Benchmark, str, OpenSystem]
 
 #: Metrics of a comparison by groups.
 _GROUPED = ["recall@100", "r_precision", "leak"]
@@ -59,91 +55,56 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
     """
     from boolattn.data.catalog import DataOptions, open_dataset
     from boolattn.evaluation import tables
+    from boolattn.evaluation.benchmark import prepare
     from boolattn.evaluation.metrics import DEFAULT_METRICS, parse
-    from boolattn.evaluation.results import domain_metrics, joined
-    from boolattn.search.systems import RUNS
+    from boolattn.evaluation.results import by_domain, domain_metrics, joined
+    from boolattn.search.systems import open_systems, ways_of
 
-    options["is_model"] = model != "bm25" and not model.endswith(RUNS)
     quiet_libraries()
     if on == "people":
         _evaluate_people(model, split or ("validation",), **options)
         return
     metrics = [*options["metrics"]]
-    for metric in metrics:
-        parse(metric)
+    list(map(parse, metrics))  # refuses unknown ones before anything is loaded
     usual = metrics or [*(["pairwise"] if on == "pairs" else []), *DEFAULT_METRICS]
     places = {name: options[name] for name in ("folder", "size", "seed")}
     data_set = open_dataset(on, DataOptions(**places, tell=note, splits=split))
     is_domains = on == "domains"
     if is_domains and metrics:
         raise ConfigError("the metrics of domains are fixed by split: leave out --metric")
-    open_systems = _domain_systems if is_domains else _one_system
+    ways = ways_of(**{name: options[name] for name in ("is_composed", "hybrid", "strict_not")})
+    chosen = {name: options[name] for name in ("gate", "device")}
+    sizes = {name: options[name] for name in _SIZES}
+    wanted = split or ("test", "unseen")
+    data_sets = by_domain(data_set, wanted) if is_domains else [("", data_set)]
     measured: dict[str, dict[str, list[Results]]] = defaultdict(lambda: defaultdict(list))
-    for folder, benchmark, way, system in open_systems(data_set, split, model, options):
-        for name in benchmark.splits:
-            chosen = domain_metrics(name) if is_domains else usual
-            results = _measure(system, benchmark, name, chosen, way, out / folder)
-            measured[name][results.label].append(results)
-    by_split = {name: [*map(joined, systems.values())] for name, systems in measured.items()}
-    for results in (r for systems in by_split.values() for r in systems):
-        path = out / f"{_file_stem(results)}.json"
-        results.save(path)
-        note(f"results: {path}")
-    for systems in by_split.values():
+    for domain, part in data_sets:
+        benchmark = prepare(part, list(part.splits) if is_domains else split, **sizes)
+        folder = out / "runs" / domain if domain else out
+        note(f"{domain or benchmark.name}: {len(benchmark.documents):,} documents")
+        for system in open_systems(
+            model, benchmark, ways if is_domains else ways[-1:], progress=show_progress, **chosen
+        ):
+            if system.gate == "closed":
+                note("note: without oracle labels, --gate label, this model's gate stays closed")
+            for name in benchmark.splits:
+                metric_names = domain_metrics(name) if is_domains else usual
+                results = _measure(system, benchmark, name, metric_names, folder)
+                measured[name][results.label].append(results)
+    if not measured:
+        raise ConfigError(f"no domain has the splits {', '.join(wanted)}")
+    for by_label in measured.values():
+        systems = [*map(joined, by_label.values())]
+        for results in systems:
+            path = out / f"{_file_stem(results)}.json"
+            results.save(path)
+            note(f"results: {path}")
         table = tables.domains_table(systems) if is_domains else tables.split_table(systems[0])
         click.echo(f"{table}\n")
 
 
-def _one_system(
-    data_set: Dataset, splits: Sequence[str], model: str, options: Mapping[str, Any]
-) -> Iterator[Opened]:
-    from boolattn.evaluation.benchmark import prepare
-    from boolattn.search.systems import open_system, way_of
-
-    benchmark = prepare(data_set, splits, **{name: options[name] for name in _SIZES})
-    way = way_of(**{name: options[name] for name in ("is_composed", "hybrid", "strict_not")})
-    chosen = {name: options[name] for name in ("gate", "device")}
-    system = open_system(model, benchmark, way, progress=show_progress, **chosen)
-    if system.gate == "closed":
-        note("note: this model needs oracle labels; without --gate label its gate stays closed")
-    yield "", benchmark, "composed" * system.is_composed, system
-
-
-def _domain_systems(
-    data_set: Dataset, splits: Sequence[str], model: str, options: Mapping[str, Any]
-) -> Iterator[Opened]:
-    """Open a model that ranks the documents of each domain in several ways."""
-    from boolattn.encoders.models import load_model
-    from boolattn.evaluation.benchmark import prepare
-    from boolattn.evaluation.results import by_domain
-    from boolattn.search.systems import WAYS, SearchRanker, open_system
-
-    compose, hybrid, strict_not = (options[n] for n in ("is_composed", "hybrid", "strict_not"))
-    uses = (True, compose, hybrid, strict_not, hybrid and strict_not)
-    ways = [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
-    splits = splits or ("test", "unseen")
-    chosen = dict(by_domain(data_set, splits))
-    if not chosen:
-        raise ConfigError(f"no domain has the splits {', '.join(splits)}")
-    encoder = load_model(model, device=options["device"]) if options["is_model"] else None
-    for domain, part in chosen.items():
-        benchmark = prepare(part, list(part.splits), **{name: options[name] for name in _SIZES})
-        note(f"{domain}: {len(benchmark.documents):,} documents")
-        if encoder is None:
-            yield f"runs/{domain}", benchmark, "", open_system(model, benchmark)
-            continue
-        ranker = SearchRanker.index(encoder, benchmark.documents)
-        for way in ways:
-            yield f"runs/{domain}", benchmark, way, ranker.system(Path(model).name, way)
-
-
 def _measure(
-    system: OpenSystem,
-    benchmark: Benchmark,
-    split: str,
-    metrics: Sequence[str],
-    way: str,
-    out: Path,
+    system: OpenSystem, benchmark: Benchmark, split: str, metrics: Sequence[str], out: Path
 ) -> Results:
     from boolattn.evaluation.metrics import measure, needed_depth
     from boolattn.evaluation.ranking import write_run
@@ -163,7 +124,7 @@ def _measure(
         dataset=benchmark.name,
         split=split,
         gate=system.gate,
-        details={**details, "way": way},
+        details={**details, "way": system.way},
     )
     run = out / f"{_file_stem(results)}.run.gz"
     write_run(run, ranking, judgements.ids, benchmark.ids, system=results.system)

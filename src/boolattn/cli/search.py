@@ -60,7 +60,7 @@ _OPERATORS = {"AND": "green", "OR": "cyan", "NOT": "red"}
 @option("--min-score", type=float, help="Least similarity of a result to what is asked for.")
 @option("--plain", is_flag=True, help="Do not read and, or, not: compare the whole text.")
 @option("--exhaustive", is_flag=True, help="Score all documents.")
-@option("--explain", is_flag=True, help="Show ranks for each operand, and what is ranked lower.")
+@option("--explain", is_flag=True, help="Show the rank of each result for each operand.")
 @model_option
 @option("--verify", is_flag=True, help="Check hashes of the index files.")
 @option("--fields", help=f"To show: {', '.join(BASE_FIELDS)}, metadata; with commas.")
@@ -198,14 +198,11 @@ def _print(result: SearchResult, fields: list[str], k: int, start: float, *, exp
     for warning in (*result.warnings, *result.notes):
         note(f"note: {warning}", fg="yellow")
     if result.hits:
-        _print_table(result, result.hits, fields, explain=explain)
+        _print_table(result, fields, explain=explain)
     if result.left_out:
         shown = [f"{d.title or d.id} ({d.why})" for d in result.left_out[:_LEFT_OUT]]
         shown += ["…"] * (len(result.left_out) > _LEFT_OUT)
         note(f"left out: {', '.join(shown)}", dim=True)
-    if result.ranked_lower:
-        click.secho("\nranked lower than without and, or, not:", dim=True)
-        _print_table(result, result.ranked_lower, fields, explain=explain)
     seconds, last = time.perf_counter() - start, result.offset + len(result.hits)
     took = f"{seconds:.2f} s (search: {result.took['total']:.0f} ms)"
     line = f"{plural(len(result), 'result')} in {took}"
@@ -213,9 +210,7 @@ def _print(result: SearchResult, fields: list[str], k: int, start: float, *, exp
     note(f"{line}, of {plural(result.total, 'document')}{more}", dim=True)
 
 
-def _print_table(
-    result: SearchResult, hits: tuple[Hit, ...], fields: list[str], *, explain: bool
-) -> None:
+def _print_table(result: SearchResult, fields: list[str], *, explain: bool) -> None:
     from boolattn.evaluation.tables import aligned
     from boolattn.scoring.exact import SHORTLIST
 
@@ -230,7 +225,7 @@ def _print_table(
         rows.append([""] * (len(columns) - 1) + [style(text, **styles)])
 
     is_less = explain  # which says it of each result
-    for rank, hit in enumerate(hits, start=1 + result.offset):
+    for rank, hit in enumerate(result.hits, start=1 + result.offset):
         if not hit.fits and not is_less:
             is_less = True
             add_note("(less than half as close as the best from here on)", dim=True)

@@ -53,8 +53,7 @@ def serve(index: str, host: str, port: int, **options: Any) -> None:
     searcher = open_index(index, options["model"], device=options["device"])
     name = searcher.settings.model
     label = NAMES.get(name) or Path(name).name or "unnamed model"
-    from boolattn.service.app import create_app
-    from boolattn.service.server import Server, address_of, listen
+    from boolattn.service.app import Server, address_of, create_app, listen
 
     listener = listen(host, port)
     # Loads what is loaded on first use, so that the first caller does not wait.

@@ -1,4 +1,4 @@
-"""The verbs of models: pretrain, train, average, export (to ONNX); and reproduce."""
+"""The verbs of models: pretrain, train, average, export (to ONNX); reproduce; and of data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from click import argument, option
 
 from boolattn.cli import joined, json_option, note, print_json, quiet_libraries
 from boolattn.cli.explain import explain
-from boolattn.errors import MissingDataError
+from boolattn.errors import ConfigError, MissingDataError
 
 #: A sentence like that of the paper's Figure 1.
 SENTENCE = "films set in Vietnam that are also comedies but not Italian action films"
@@ -142,6 +143,53 @@ def reproduce(target: str, out: Path, **options: Any) -> None:
     started = time.monotonic()
     click.echo(reproduction.reproduce(target, request, paths, note, stored=options["stored"]))
     note(f"{time.monotonic() - started:.0f} s; results are in {out}")
+
+
+@click.group()
+def data() -> None:
+    """List and build data sets."""
+
+
+@data.command("list")
+def list_() -> None:
+    """List the data sets, their sources and their licences."""
+    from boolattn.data.catalog import CATALOG
+
+    for entry in CATALOG.values():
+        click.secho(entry["name"], bold=True)
+        click.echo(f"  {entry['summary']} ({entry['source']})")
+        click.echo(f"  {entry['size']} ({entry['licence']})")
+
+
+@data.command()
+@click.argument("name", help="A name that `boolattn data list` shows.")
+@option("--from", "folder", type=Path, help="Folder with the data set's files.")
+@option("--size", default="small", help="Size of a generated benchmark: small or full.")
+@option("--seed", default=0, help="Random seed of generated data.")
+@option("--out", type=Path, help="New folder or file to write.")
+@option("-n", type=click.IntRange(1), default=10_000, help="Number of sentences.")
+@option("--only", multiple=True, help="Domains to build; repeatable.")
+def build(name: str, out: Path | None, n: int, only: tuple[str, ...], **options: Any) -> None:
+    """Write a data set: a BEIR folder, taxa or domains with a manifest, sentences as JSON lines."""
+    from boolattn.data import catalog
+    from boolattn.data.beir import write_beir
+    from boolattn.data.sentences import generate
+    from boolattn.jsonl import write_jsonl
+
+    only = only if name == "domains" else ()
+    chosen = catalog.DataOptions(**options, only=only, tell=note)
+    catalog.check_name(name)
+    if name in ("taxa", "domains"):
+        out = out or catalog.built_folder(name, chosen)
+        catalog.build_benchmark(name, out, chosen)
+    elif out is None:
+        raise ConfigError(f"no output given for {name}: add --out FOLDER")
+    elif name == "sentences":
+        write_jsonl(out, map(asdict, generate(n, chosen.seed)))
+    else:
+        opened = catalog.open_dataset(name, chosen)
+        write_beir(out, opened.documents, opened.splits)
+    click.echo(str(out))
 
 
 def _start(text: str) -> tuple[str, Path]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import MissingDataError
+from boolattn.errors import ConfigError, MissingDataError
+from boolattn.search import Searcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from boolattn.search import Hit
+
+
+def check_source(source: Any) -> Searcher:  # noqa: ANN401 - what a user gave
+    """Return a searcher; refuse anything else before the first query."""
+    if not isinstance(source, Searcher):
+        raise ConfigError(f"source must be a Searcher, got {source!r:.80}")
+    return source
 
 
 def metadata_of(hit: Hit) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from boolattn.errors import ConfigError
-from boolattn.integrations import installed_by, metadata_of
+from boolattn.integrations import check_source, installed_by, metadata_of
 from boolattn.search import Searcher
 
 with installed_by("haystack"):
@@ -18,7 +17,7 @@ class HaystackRetriever:
     """Searches with AND, OR and NOT; options are those of the search."""
 
     def __init__(self, source: Searcher, top_k: int = 10, **options: Any) -> None:
-        self.source, self.top_k, self.options = source, top_k, options
+        self.source, self.top_k, self.options = check_source(source), top_k, options
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for ``Pipeline.dumps``: the address of the index and its model."""
@@ -52,10 +51,3 @@ class HaystackRetriever:
             for hit in hits
         ]
         return {"documents": documents}
-
-    @component.output_types(documents=list[Document])
-    async def run_async(
-        self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None
-    ) -> dict[str, list[Document]]:
-        """Search as :meth:`run` does, in another thread."""
-        return await asyncio.to_thread(self.run, query, top_k, filters)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from boolattn.integrations import installed_by, metadata_of
+from boolattn.integrations import check_source, installed_by, metadata_of
 
 with installed_by("langchain"):
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
-    from pydantic import Field
+    from pydantic import BeforeValidator, Field
 
 
 class LangChainRetriever(BaseRetriever):
@@ -21,7 +21,7 @@ class LangChainRetriever(BaseRetriever):
         options: Of the search: ``{"filters": {"year": {"gte": 1990}}}``.
     """
 
-    source: Any
+    source: Annotated[Any, BeforeValidator(check_source)]
     k: int = 10
     options: dict[str, Any] = Field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from boolattn.integrations import installed_by, metadata_of
+from boolattn.integrations import check_source, installed_by, metadata_of
 
 with installed_by("llama-index"):
     from llama_index.core.retrievers import BaseRetriever
@@ -28,7 +28,7 @@ class LlamaIndexRetriever(BaseRetriever):
         **options: Any,
     ) -> None:
         super().__init__(callback_manager=callback_manager)
-        self._source, self._k, self._options = source, k, options
+        self._source, self._k, self._options = check_source(source), k, options
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         hits = self._source.search(query_bundle.query_str, self._k, **self._options).hits

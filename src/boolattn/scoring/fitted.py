@@ -8,7 +8,7 @@ how much a negated operand has beside the positive part.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,17 +45,6 @@ _ROUNDING, _SAME = np.finfo(np.float32).eps, 1e-4
 _STEP = 1e-3
 #: Value of a clause for a document that its conditions leave out.
 _OUT = np.float32(-1e6)
-
-
-class Evidence(NamedTuple):
-    """What was measured for documents; ``(operands, documents)`` and ``(documents,)``."""
-
-    #: Rank by similarity to each operand among the documents compared, at most one more than the
-    #: shortlist is long.
-    ranks: NDArray[np.int64]
-    #: For a negated operand, which share of the shortlist matches it less; else 0.
-    exceeds: Array
-    fits: NDArray[np.bool_]  # the positive part
 
 
 @dataclass(frozen=True)
@@ -131,14 +120,6 @@ class _FittedClause:
         return z
 
 
-class _Values(NamedTuple):
-    """Scores, values of the positive part, and those that the common negation is applied to."""
-
-    scores: Array
-    positive: Array
-    joined: Array
-
-
 @dataclass(frozen=True)
 class Fitted:
     """A query's operands, with the statistics of the documents that were compared."""
@@ -160,31 +141,40 @@ class Fitted:
 
         Similarities have the shape ``(vectors, documents)``, as in :func:`fit`.
         """
-        return self._values(similarities).scores.astype(np.float32)
+        return self.common(similarities, self._best(similarities)).astype(np.float32)
 
     def positive(self, similarities: Array) -> Array:
         """Return the scores that documents would have if nothing was negated."""
-        return self._values(similarities).positive.astype(np.float32)
+        return self._best(similarities, is_lowered=False).astype(np.float32)
 
     def is_complete(self, similarities: Array, limits: Array, n: int) -> bool:
         """Return whether documents below some limits could not change the ``n`` best of others.
 
         Limits have the shape ``(vectors, 1)``; ``n`` is no less than the shortlist's length.
         """
-        values, most = self._values(similarities), self._values(limits).positive
+        joined, most = self._best(similarities), self.positive(limits)
         pairs = [(part.z(similarities), part.z(limits)) for part in self.clauses]
-        pairs += [(values.joined, most), (values.scores, most)]
+        pairs += [(joined, most), (self.common(similarities, joined), most)]
         return all(len(row) >= n and np.partition(row, -n)[-n] >= limit for row, limit in pairs)
 
-    def evidence(self, similarities: Array) -> Evidence:
-        """Return what was measured for documents; arguments as in :meth:`score`."""
-        operand_similarities = similarities[: len(self.tops)]
+    def ranks(self, similarities: Array) -> NDArray[np.int64]:
+        """Return the rank of documents for each operand among those compared.
+
+        It is at most one more than the shortlist is long. Shape ``(operands, documents)``.
+        """
         # A product over other rows rounds differently: a document is not ranked below itself.
-        ranks = 1 + (self.tops[:, :, None] > operand_similarities[:, None] + _ROUNDING).sum(1)
-        exceeds = np.zeros(operand_similarities.shape, np.float32)
-        values = self._values(similarities)
+        values = similarities[: len(self.tops)] + _ROUNDING
+        ranks: NDArray[np.int64] = 1 + (self.tops[:, :, None] > values[:, None]).sum(1)
+        return ranks
+
+    def exceeds(self, similarities: Array) -> Array:
+        """Return which share of the shortlist matches a negated operand less; else 0.
+
+        Shape ``(operands, documents)``.
+        """
+        exceeds = np.zeros(similarities[: len(self.tops)].shape, np.float32)
         negations = [(part.negation, part.z(similarities)) for part in self.clauses]
-        for negation, beside in [*negations, (self.common, values.joined)]:
+        for negation, beside in [*negations, (self.common, self._best(similarities))]:
             standing = negation.standing(similarities, beside) if negation.operands else ()
             for operand, known, y in zip(
                 negation.operands, negation.shortlist, standing, strict=True
@@ -192,18 +182,22 @@ class Fitted:
                 # A document of the shortlist is not compared with itself.
                 share = np.searchsorted(known, y - _SAME) / max(1, len(known) - 1)
                 exceeds[operand] = np.maximum(exceeds[operand], np.minimum(share, 1))
-        return Evidence(ranks, exceeds, values.positive >= self.floor)
+        return exceeds
 
-    def _values(self, similarities: Array) -> _Values:
-        positive, lowered = [], []
+    def fits(self, similarities: Array) -> NDArray[np.bool_]:
+        """Return which documents fit the positive part."""
+        return np.asarray(self.positive(similarities) >= self.floor, bool)
+
+    def _best(self, similarities: Array, *, is_lowered: bool = True) -> Array:
+        """Return the values of the best clause, lowered by what it alone negates."""
+        rows = []
         for part in self.clauses:
             z = part.z(similarities)
+            values = part.negation(similarities, z) if is_lowered else z
             # Documents that do not meet the conditions have the lowest value.
-            is_in = _meets(part.conditions, similarities) if part.conditions else True
-            positive.append(np.where(is_in, z, _OUT))
-            lowered.append(np.where(is_in, part.negation(similarities, z), _OUT))
-        joined = np.max(lowered, axis=0)
-        return _Values(self.common(similarities, joined), np.max(positive, axis=0), joined)
+            rows.append(np.where(_meets(part.conditions, similarities), values, _OUT))
+        best: Array = np.max(rows, axis=0)
+        return best
 
 
 def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted:
@@ -239,7 +233,7 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
         floor=min(part.least for part in fitted_clauses),
         n_documents=n_documents,
     )
-    joined = statistics._values(similarities).joined
+    joined = statistics._best(similarities)
     negation = _fit_negation(tuple(sorted(common)), joined, similarities, weights, size)
     return replace(statistics, common=negation)
 

@@ -66,7 +66,6 @@ class SearchOptions:
     exhaustive: bool = False  # whether every document is scored, instead of candidates
     verdicts: bool = True  # whether each result is explained; costs time in long rankings
     offset: int = limited(0, least=0)  # better documents to pass over, for the next page
-    explain: bool = False  # whether to add the documents that composition ranks lower
     facets: bool = False  # whether to count values of the metadata among the best documents
 
 
@@ -94,17 +93,13 @@ class IndexSettings:
                 raise ConfigError(f"kinds: {name!r} must be a list of names, got {things!r}")
 
 
-def check_queries(queries: object) -> None:
-    """Refuse what is no list of texts."""
+def read_options(queries: object, options: Mapping[str, Any], k: int) -> SearchOptions:
+    """Return the options of a search for ``k`` results; refuse what cannot be."""
     if isinstance(queries, str) or not isinstance(queries, Iterable):
         raise QueryError(f"queries are a list of texts, not {type(queries).__name__}")
     for query in queries:
         if not isinstance(query, str):
             raise QueryError(f"a query is text, not {type(query).__name__}")
-
-
-def read_options(options: Mapping[str, Any], k: int) -> SearchOptions:
-    """Return the options of a search for ``k`` results; refuse what cannot be."""
     if name := next((name for name in ("limit", "n", "top", "top_k") if name in options), ""):
         raise ConfigError(f"search has no {name!r}; the number of results is k, as in k=10")
     chosen = build(SearchOptions, options, source="search")
@@ -154,19 +149,24 @@ class StoreQueryReader(QueryReader):
         """Read a query; a text in plain language that is a document's title stays one operand."""
         if not self.compose:
             return super().read(text)
-        cues, phrases = dict[str, str](), list[NumberPhrase]()
-        if not self.uses_syntax(text):
-            cues = self._cues(text)
-            text = _corrected(text, cues)
-            phrases = self._numbers(text)
+        is_plain = not self.uses_syntax(text)
+        cues = self._cues(text) if is_plain else {}
+        text = _corrected(text, cues)
+        phrases = self._numbers(text) if is_plain else []
         plan = super().read(without_numbers(text, phrases))
         plan = self.with_conditions(plan, text, phrases) if phrases else plan
         if self.may_be_title(plan) and self.reader.has_title(plan.text):
             plan = self.as_phrase(plan, "a document has this title")
         words = self._spelling(plan)
         tree = map_words(plan.tree, lambda text: _corrected(text, words))
-        notes = (*_word_note(cues), *_number_notes(text, phrases), *_word_note(words))
-        return replace(plan, tree=tree, wording=_corrected(plan.wording, words), notes=notes)
+        notes = [
+            f"{text[phrase.start : phrase.end].strip()!r} was read as {unparse(phrase.tree)}; "
+            "between quotes it is text"
+            for phrase in phrases
+        ]
+        notes = [*_word_note(cues), *notes, *_word_note(words)]
+        wording = _corrected(plan.wording, words)
+        return replace(plan, tree=tree, wording=wording, notes=tuple(notes))
 
     def _cues(self, text: str) -> dict[str, str]:
         """Return words with one error that were meant to exclude, with these: "wihtout"."""
@@ -181,14 +181,15 @@ class StoreQueryReader(QueryReader):
 
     def _numbers(self, text: str) -> list[NumberPhrase]:
         """Find numbers in a text that are conditions on the metadata, and what somebody did."""
-        phrases = find_done(text, self.reader.fields, self._values)
+
+        def values(name: str) -> list[Any]:
+            return [value for value, _ in self.reader.value_counts(name, _FEW).frequent]
+
+        phrases = find_done(text, self.reader.fields, values)
         rest = without_numbers(text, phrases)
         if any(sign.isdigit() for sign in rest):
             phrases = sorted([*phrases, *find_numbers(rest, number_ranges(self.reader.fields()))])
         return [] if phrases and self.reader.has_title(text) else phrases
-
-    def _values(self, name: str) -> list[Any]:
-        return [value for value, _ in self.reader.value_counts(name, _FEW).frequent]
 
     def _is_word(self, word: str) -> bool:
         is_common = getattr(self.parser, "is_word", lambda _: False)  # a parser of the user's
@@ -238,16 +239,9 @@ class StoreQueryReader(QueryReader):
         return better.capitalize() if word[0].isupper() else better
 
 
-def _word_note(replaced: Mapping[str, str]) -> Iterator[str]:
-    if replaced:
-        words = ", ".join(f"{better} for {word!r}" for word, better in replaced.items())
-        yield f"searched for {words}"
-
-
-def _number_notes(text: str, phrases: Sequence[NumberPhrase]) -> Iterator[str]:
-    for phrase in phrases:
-        typed = text[phrase.start : phrase.end].strip()
-        yield f"{typed!r} was read as {unparse(phrase.tree)}; between quotes it is text"
+def _word_note(replaced: Mapping[str, str]) -> list[str]:
+    words = ", ".join(f"{better} for {word!r}" for word, better in replaced.items())
+    return [f"searched for {words}"] if words else []
 
 
 def _corrected(text: str, replaced: Mapping[str, str]) -> str:

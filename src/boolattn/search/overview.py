@@ -6,12 +6,10 @@ Both are the same for the same documents, and read a bounded number of them.
 from __future__ import annotations
 
 import re
-import weakref
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from boolattn.errors import QueryError
 from boolattn.kinds.lexicon import load_kinds
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.stores.base import Reader
 
-T = TypeVar("T")
 #: Most fields looked at, fields and values returned, different values of a field that is a facet.
 _LOOKED, _FIELDS, _VALUES, _DIFFERENT = 60, 8, 12, 500
 _MAX_VALUE = 60  # characters; a longer text is no category
@@ -69,19 +66,7 @@ class Example:
     tree: QueryTree
 
 
-def _once(find: Callable[[Reader, int], T]) -> Callable[[Reader, int], T]:
-    """Find something once for each state of a store.
-
-    A state is a reader, its number of documents, and how often its searcher has changed it: the
-    reader of a server is always the same.
-    """
-    # A weak reference: the reader of an old state may hold much memory.
-    known = lru_cache(maxsize=8)(lambda reader, _, n_changes: find(reader(), n_changes))
-    return lambda reader, n: known(weakref.ref(reader), reader.count(Filter()), n)
-
-
-@_once
-def find_facets(reader: Reader, _n_changes: int) -> tuple[Facet, ...]:
+def find_facets(reader: Reader) -> tuple[Facet, ...]:
     """Return the fields that divide the documents, those that most documents have first."""
     fields = reader.fields()
     names = sorted(fields)[:_LOOKED]
@@ -150,15 +135,14 @@ def absent_values(reader: Reader, where: Filter) -> tuple[str, ...]:
     return tuple(lines)
 
 
-@_once
-def find_examples(reader: Reader, n_changes: int) -> tuple[Example, ...]:
+def find_examples(reader: Reader) -> tuple[Example, ...]:
     """Return a plain query, one with NOT, one with AND and one with OR, where there are any.
 
     Their operands are names of things, words of titles and values of metadata that several
     documents hold. In the sample some have what each query asks for, others only a part of it.
     """
     documents = reader.sample(_SAMPLE)
-    fields = [facet.field for facet in find_facets(reader, n_changes)]
+    fields = [facet.field for facet in find_facets(reader)]
     topics = _topics(documents, fields)
     stems = {name: set(terms_of(name)) for name in topics}
     pairs = [(a, b) for a, b in permutations(topics, 2) if stems[a].isdisjoint(stems[b])]

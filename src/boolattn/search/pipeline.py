@@ -18,15 +18,7 @@ from boolattn.scoring.exact import Ranked
 from boolattn.search.candidates import Retrieval, rank
 from boolattn.search.inputs import SearchOptions, StoreQueryReader
 from boolattn.search.overview import Facet, absent_values, count_facets
-from boolattn.search.result import (
-    RANKED_LOWER,
-    SHORTENED,
-    Hit,
-    LeftOut,
-    SearchResult,
-    explain_lower_rank,
-    judge,
-)
+from boolattn.search.result import SHORTENED, Hit, LeftOut, SearchResult, judge
 from boolattn.stores.filters import Condition, Filter, alternatives, condition_of, read_filters
 
 if TYPE_CHECKING:
@@ -44,11 +36,9 @@ OTHER_LEXICON = (
 NOTHING_FITS = "nothing fits well: no result has a word of the query, or is near to it in meaning"
 FAR = "nothing fits well once the exclusions apply"
 _FACETED = 500  # best documents among which values of the metadata are counted
-_COMPARED = 10  # first results with which a later one is compared
 #: Documents nearest to the whole query, of which some are left out, and fewer without an index of
 #: words; how many are named, and the characters of a text that stands for a title.
 _LOOKED_AT, _READ, _LEFT_OUT, _TITLE = 200, 50, 10, 60
-_IS_OUT = "has words of what is excluded, and is left out"
 _NO_OPERATOR = "no and / or / not found"
 #: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
 #: queries has such results, and two thirds of the queries that were written for other documents.
@@ -73,7 +63,7 @@ def search_store(
     readings = [*map(query_reader.read, queries)]
     documents = dict.fromkeys(name for reading in readings for name in reading.documents)
     known = reader.known_vectors(list(documents))
-    plans = plan_queries(readings, encoder, known, plain=options.explain)
+    plans = plan_queries(readings, encoder, known)
     times.append(time.perf_counter())
     base = tuple(map(reader.resolve, read_filters(options.filters)))
     retrievals = [_select(plan, reader, options, base, k) for plan in plans]
@@ -113,7 +103,7 @@ def _result(query: Retrieval) -> SearchResult:
     left_out = _left_out(query) if query.is_strict else ()
     shortage = _leave_out(query) if query.is_strict else ""
     ranked = _first(query)
-    hits = tuple(hit for hit in _hits(query, ranked) if hit)
+    hits = tuple(_hits(query, ranked))
     result = SearchResult(
         query=plan.text,
         tree=plan.tree,
@@ -128,7 +118,6 @@ def _result(query: Retrieval) -> SearchResult:
         strict_not=query.is_strict,
         n_compared=fitted.n_documents if fitted else 0,
         hits=hits[options.offset :],
-        ranked_lower=_ranked_lower(query, ranked.rows, hits),
         left_out=left_out,
         facets=facets,
         notes=plan.notes,
@@ -231,7 +220,7 @@ def _left_out(query: Retrieval) -> tuple[LeftOut, ...]:
     # Without an index of words their texts are read.
     keys = query.nearest_whole(_LOOKED_AT if query.reader.has_words else _READ)
     keys = keys[~query.keeps(keys)]
-    fits = query.fitted.evidence(query.similarities(keys)).fits
+    fits = query.fitted.fits(query.similarities(keys))
     keys, left_out = keys[fits][:_LEFT_OUT], []
     documents = query.reader.documents(keys)
     for document, reason in zip(documents, query.exclusion.why(keys, documents), strict=True):
@@ -262,44 +251,33 @@ def _lift(query: Retrieval) -> None:
     query.ranked = Ranked(keys[order], scores[order])
 
 
-def _hits(query: Retrieval, ranked: Ranked) -> Iterator[Hit | None]:
-    """Yield a hit for each document; none for one that is gone."""
-    plan, (keys, scores), evidence = query.plan, ranked, None
-    if query.fitted is not None and query.options.verdicts and len(keys):
-        evidence = query.fitted.evidence(query.similarities(keys))
+def _hits(query: Retrieval, ranked: Ranked) -> Iterator[Hit]:
+    """Yield a hit for each document that is still there."""
+    plan, (keys, scores), fitted = query.plan, ranked, query.fitted
+    ranks: Keys = np.zeros((0, len(keys)), np.int64)
+    exceeds: Array = np.zeros((0, len(keys)), np.float32)
+    fits = np.ones(len(keys), bool)
+    if fitted is not None and query.options.verdicts and len(keys):
+        similarities = query.similarities(keys)
+        ranks, fits = fitted.ranks(similarities), fitted.fits(similarities)
+        exceeds = fitted.exceeds(similarities).round(3)
+        exceeds[:, np.isin(keys, [*query.lifted])] = 0
     passages = query.reader.best_passages(plan.clause_vectors.mean(0), keys)
     for row, document in enumerate(query.reader.documents(keys)):
         if document is None:
-            yield None
             continue
-        details = (document.id, document.title, document.text, document.metadata)
-        hit = Hit(*details, score=float(scores[row]), passage=passages[row])
-        if evidence is not None:
-            exceeds = evidence.exceeds[:, row].round(3) * (keys[row] not in query.lifted)
-            hit = replace(
-                hit,
-                ranks=tuple(evidence.ranks[:, row].tolist()),
-                exceeds=tuple(exceeds.tolist()),
-                fits=bool(evidence.fits[row]),
-            )
-            verdict, why = judge(plan.atoms, hit)
-            hit = replace(hit, verdict=verdict, why=why)
-        yield hit
-
-
-def _ranked_lower(query: Retrieval, shown: Keys, hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """Return what the whole text's vector finds among the first, and the result does not."""
-    if not query.options.explain or (fitted := query.fitted) is None or not len(shown):
-        return ()
-    keys = query.reader.nearest(query.plan.plain[None], query.k, query.where)[0].rows
-    keys = keys[~np.isin(keys, shown)]
-    if not len(keys):
-        return ()
-    ranked = Ranked(keys, fitted.score(query.similarities(keys)))
-    is_kept = query.exclusion.keeps(keys) if query.is_strict else np.ones(len(keys), bool)
-    lower = []
-    for hit, is_allowed in zip(_hits(query, ranked), is_kept, strict=True):
-        if hit is not None:
-            why = explain_lower_rank(query.plan.atoms, hit, hits[:_COMPARED])
-            lower.append(replace(hit, verdict=RANKED_LOWER, why=why if is_allowed else _IS_OUT))
-    return tuple(lower)
+        shares = tuple(exceeds[:, row].tolist())
+        why = judge(plan.atoms, shares, fits=bool(fits[row]))
+        yield Hit(
+            document.id,
+            document.title,
+            document.text,
+            document.metadata,
+            score=float(scores[row]),
+            ranks=tuple(ranks[:, row].tolist()),
+            exceeds=shares,
+            fits=bool(fits[row]),
+            verdict="doubtful" if why else "kept",
+            why=why,
+            passage=passages[row],
+        )

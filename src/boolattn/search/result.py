@@ -16,13 +16,11 @@ import numpy as np
 from boolattn.errors import ConfigError
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import QueryTree, atoms, clauses, signed_atoms
-from boolattn.scoring.exact import SHORTLIST
 from boolattn.stores.analysis import matched_words, terms_of
 
 if TYPE_CHECKING:
     from boolattn.search.overview import Facet
 
-KEPT, DOUBTFUL, RANKED_LOWER = "kept", "doubtful", "ranked lower"
 SHORTENED = "NOT leaves"  # begins the warning that there are too few results
 #: From pairs of an operand and a text to scores, higher for a better match.
 Reranker = Callable[[list[tuple[str, str]]], Sequence[float]]
@@ -49,9 +47,8 @@ class Hit:
     #: matches it less; 0 for a positive one.
     exceeds: tuple[float, ...] = ()
     fits: bool = True  # the positive part of the query
-    #: ``kept``; ``doubtful`` where the document matches a negated operand, or does not fit;
-    #: ``ranked lower`` where it is ranked below the results shown.
-    verdict: str = KEPT
+    #: ``kept``; ``doubtful`` where the document matches a negated operand, or does not fit.
+    verdict: str = "kept"
     why: str = ""  # what counts against it
     passage: tuple[int, int] | None = None  # the best passage of a text that has several
 
@@ -95,9 +92,6 @@ class SearchResult:
     n_compared: int = 0  # documents that ranks are among; 0 where not composed
     hits: tuple[Hit, ...]  # best first
     left_out: tuple[LeftOut, ...] = ()  # the best documents that NOT left out
-    #: With ``explain``: what the whole text's vector would have found among the first, and
-    #: composition ranks lower.
-    ranked_lower: tuple[Hit, ...] = ()
     #: With ``facets``: values of the metadata among the best documents that are not left out.
     facets: tuple[Facet, ...] = ()
     #: What a user may not expect: cue words that became no operator, operands that were ignored.
@@ -148,52 +142,21 @@ class SearchResult:
         return asdict(self) | {"tree": self.tree_text, "parsed": self.parsed_text}
 
 
-def judge(operands: Sequence[str], hit: Hit) -> tuple[str, str]:
-    """Return the verdict on a result, and what counts against it.
+def judge(operands: Sequence[str], exceeds: Sequence[float], *, fits: bool) -> str:
+    """Say what counts against a result; see :class:`Hit`.
 
-    >>> hit = Hit("1", "", "", {}, 0.0, ranks=(3, 1), exceeds=(0.0, 0.97))
-    >>> print(*judge(["moths", "Java"], hit), sep=": ")
-    doubtful: matches the negated operand 'Java' more than 97% of the documents that fit best
+    >>> judge(["moths", "Java"], [0.0, 0.97], fits=True)
+    "matches the negated operand 'Java' more than 97% of the documents that fit best"
     """
-    reasons = _negated(operands, hit)
-    if not hit.fits:
-        reasons.append("fits the positive part of the query less than the best documents do")
-    return (DOUBTFUL, "; ".join(reasons)) if reasons else (KEPT, "")
-
-
-def explain_lower_rank(operands: Sequence[str], hit: Hit, above: Sequence[Hit]) -> str:
-    """Say what counts most against a document that is not among the results.
-
-    A negated operand that it matches, or the positive operand whose rank is lowest, compared with
-    the results above.
-
-    >>> best = Hit("1", "", "", {}, 0.0, ranks=(2, 3), exceeds=(0, 0))
-    >>> hit = Hit("2", "", "", {}, 0.0, ranks=(4, 60), exceeds=(0, 0))
-    >>> explain_lower_rank(["moths", "Borneo"], hit, [best])
-    "is number 60 for 'Borneo' (results above it: 3)"
-    """
-    if reasons := _negated(operands, hit):
-        return "; ".join(reasons)
-    if not hit.ranks or not above:
-        return ""
-    from statistics import median  # with decimals and fractions, which no other command needs
-
-    usual = [median(other.ranks[index] for other in above) for index in range(len(operands))]
-    rows = (row for row, rank in enumerate(hit.ranks) if rank > usual[row] and not hit.exceeds[row])
-    if (worst := max(rows, key=lambda row: hit.ranks[row] / usual[row], default=None)) is None:
-        return ""
-    is_far = hit.ranks[worst] > SHORTLIST
-    rank = f"not among the first {SHORTLIST}" if is_far else f"number {hit.ranks[worst]}"
-    return f"is {rank} for {operands[worst]!r} (results above it: {usual[worst]:.0f})"
-
-
-def _negated(operands: Sequence[str], hit: Hit) -> list[str]:
-    return [
+    reasons = [
         f"matches the negated operand {name!r} more than "
         f"{'all' if share > 0.995 else f'{100 * share:.0f}% of'} the documents that fit best"
-        for name, share in zip(operands, hit.exceeds, strict=False)
+        for name, share in zip(operands, exceeds, strict=False)
         if share >= BELONGS
     ]
+    if not fits:
+        reasons.append("fits the positive part of the query less than the best documents do")
+    return "; ".join(reasons)
 
 
 def as_reranker(reranker: Any) -> Reranker | None:  # noqa: ANN401 - a function or a CrossEncoder

@@ -7,7 +7,7 @@ import weakref
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from boolattn.search.inputs import (
     DocumentLike,
     IndexSettings,
     as_documents,
-    check_queries,
     read_options,
 )
 from boolattn.search.overview import Example, Facet, find_examples, find_facets
@@ -40,9 +39,10 @@ from boolattn.stores.writer import Encode, Writer, encode_from
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from numpy.typing import NDArray
-
     from boolattn.data.records import Document
+    from boolattn.stores.base import Reader
+
+T = TypeVar("T")
 
 
 class Searcher:
@@ -88,7 +88,7 @@ class Searcher:
             # An external collection, which is compared by cosine.
             queries, operands = self.encoder.encode_queries, self.encoder.encode_operands
             self.encoder = CallableEncoder(queries, embed_operands=operands)
-        self._n_changes = 0
+        self._n_changes, self._overviews = 0, dict[Any, tuple[Any, Any]]()
 
     @classmethod
     @checked
@@ -145,7 +145,10 @@ class Searcher:
         if encode is not None and not callable(encode):
             if chosen.resume or chosen.passages:
                 raise ConfigError("known vectors are of whole documents, and cannot be resumed")
-            array, passages = _as_array(encode), 0
+            try:
+                array, passages = np.asarray(encode, np.float32), 0
+            except (TypeError, ValueError) as error:
+                raise DataError(f"vectors must be an array of numbers: {error}") from error
             encode = encode_from(unit(array) if model.similarity == "cosine" else array)
         of_model = ("fingerprint", "dimension", "similarity", "digests")
         store_settings = StoreSettings(
@@ -200,14 +203,22 @@ class Searcher:
     @property
     def facets(self) -> tuple[Facet, ...]:
         """Fields of the metadata with few values, and their documents."""
-        with self.store.reading() as reader:
-            return find_facets(reader, self._n_changes)
+        return self._overview(find_facets)
 
     @property
     def examples(self) -> tuple[Example, ...]:
         """Queries that fit the documents."""
+        return self._overview(find_examples)
+
+    def _overview(self, find: Callable[[Reader], T]) -> T:
+        """Find something once for each state of the store."""
         with self.store.reading() as reader:
-            return find_examples(reader, self._n_changes)
+            # The reader of a server is always the same; that of an old state may hold much memory.
+            state = (weakref.ref(reader), reader.count(Filter()), self._n_changes)
+            if self._overviews.get(find, (None,))[0] != state:
+                self._overviews[find] = state, find(reader)
+            overview: T = self._overviews[find][1]
+            return overview
 
     @property
     def has_words(self) -> bool:
@@ -249,6 +260,7 @@ class Searcher:
         """Add documents as :meth:`add` does; one with an id that is there replaces it."""
         self.add(documents, replace_old=True, **options)
 
+    @checked
     def save(self, folder: str | Path) -> None:
         """Copy a local store, also a temporary one, to a new folder that can be opened.
 
@@ -295,8 +307,7 @@ class Searcher:
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
         """Search several queries, encoded and compared in one batch; see :meth:`search`."""
-        check_queries(queries)
-        chosen = read_options(options, k)
+        chosen = read_options(queries, options, k)
         if not queries:
             return []
         with self.store.reading() as reader:
@@ -318,10 +329,3 @@ class Searcher:
         if reranker is not None:
             return [rerank(result, reranker, k, offset) for result in results]
         return results
-
-
-def _as_array(vectors: Any) -> NDArray[np.float32]:  # noqa: ANN401 - as in Searcher.build
-    try:
-        return np.asarray(vectors, np.float32)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"vectors must be an array of numbers: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from boolattn.search.searcher import Searcher
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from boolattn.data.records import Document
     from boolattn.encoder.torch_encoder import TorchEncoder
@@ -51,7 +52,7 @@ class OpenSystem:
 
     name: str  # shown in tables
     gate: str  # what opens it: label, lexicon, learned, or closed; empty where there is no gate
-    is_composed: bool
+    way: str  # one of :data:`WAYS`; empty for a baseline
     rank: Callable[[Judgements, int], Ranking]  # from queries and a depth
 
 
@@ -95,12 +96,6 @@ class SearchRanker:
             for result in self.searcher.search_many(batch, depth, **options):
                 ranked.append([(self.rows[hit.id], hit.score) for hit in result])
         return _ranking(ranked, depth)
-
-    def system(self, name: str, way: str, gate: str = "") -> OpenSystem:
-        """Return the system that ranks in one of :data:`WAYS`."""
-        options = WAYS[way]
-        is_composed = options.get("compose", True)
-        return OpenSystem(name, gate, is_composed, lambda j, n: self.rank(j.texts, n, **options))
 
 
 class Bm25Ranker:
@@ -154,59 +149,67 @@ def _ranking(ranked: Sequence[Sequence[tuple[int, float]]], depth: int) -> Ranki
     return ranking
 
 
-def way_of(*, is_composed: bool = True, hybrid: bool = False, strict_not: bool = False) -> str:
-    """Return one of :data:`WAYS`."""
-    options = {"hybrid": hybrid, "strict_not": strict_not}
-    options |= {} if is_composed else {"compose": False}
-    for way, values in WAYS.items():
-        if values == options:
-            return way
-    raise ConfigError(_NEEDS_PARSER.format("strict NOT" if strict_not else "hybrid search"))
+def ways_of(*, is_composed: bool, hybrid: bool, strict_not: bool) -> list[str]:
+    """Return those of :data:`WAYS` that use no other options; the last one uses all of these."""
+    if not is_composed and (hybrid or strict_not):
+        raise ConfigError(_NEEDS_PARSER.format("strict NOT" if strict_not else "hybrid search"))
+    uses = (True, is_composed, hybrid, strict_not, hybrid and strict_not)
+    return [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
 
 
-def open_system(
+def open_systems(
     model: str,
     benchmark: Benchmark,
-    way: str = "composed",
+    ways: Sequence[str] = ("composed",),
     *,
     gate: str = "own",
     device: str | None = None,
     progress: Progress | None = None,
-) -> OpenSystem:
-    """Open one of :data:`NAMES`, a model's folder or a TREC run; index the documents.
+) -> Iterator[OpenSystem]:
+    """Open one of :data:`NAMES`, a model's folder or a TREC run; index the documents once.
 
-    A model ranks in one of :data:`WAYS`, with its own gate or, with ``label``, by oracle labels.
+    A model ranks in some of :data:`WAYS`, with its own gate or, with ``label``, by oracle labels.
     """
     if gate not in ("own", "label"):
         raise ConfigError(f"unknown gate {gate!r}; there are own, label")
     ending = max((ending for ending in RUNS if model.endswith(ending)), key=len, default="")
-    is_baseline, is_one_vector = model == "bm25" or bool(ending), way == "one vector"
-    if is_baseline and way not in ("one vector", "composed"):
-        raise ConfigError(_NEEDS_PARSER.format("strict NOT" if "NOT" in way else "hybrid search"))
+    is_baseline, is_one_vector = model == "bm25" or bool(ending), [*ways] == ["one vector"]
+    if is_baseline and (other := [way for way in ways if way not in ("one vector", "composed")]):
+        raise ConfigError(
+            _NEEDS_PARSER.format("strict NOT" if "NOT" in other[0] else "hybrid search")
+        )
     if gate == "label" and (is_baseline or not is_one_vector):
         composed = "a model with composed scores (add --no-compose for one vector)"
         subject = Path(model).name if is_baseline else composed
         raise ConfigError(f"{subject} has no gate that labels open: leave out --gate label")
     if model == "bm25":
         bm25 = Bm25Ranker(benchmark.texts)
-        return OpenSystem("BM25", "", False, lambda judged, n: bm25.rank(judged.texts, n))
+        yield OpenSystem("BM25", "", "", lambda judged, n: bm25.rank(judged.texts, n))
+        return
     if ending:
-        return OpenSystem(
-            Path(model).name.removesuffix(ending),
-            "",
-            False,
-            lambda judged, depth: read_run(Path(model), judged.ids, benchmark.rows).resized(depth),
-        )
+
+        def read(judged: Judgements, depth: int) -> Ranking:
+            return read_run(Path(model), judged.ids, benchmark.rows).resized(depth)
+
+        yield OpenSystem(Path(model).name.removesuffix(ending), "", "", read)
+        return
     folder, name = _find_folder(model)
     if not is_one_vector or (gate == "own" and models.runs_in_onnx(folder, device)):
         encoder = models.load_model(model, device=device)
     else:
         labelled = benchmark.splits.values() if gate == "label" else ()
         encoder = _load_towers(model, name, device, labelled)
-    parser, words = None if is_one_vector else SHIPPED, WAYS[way]["hybrid"]
+    parser, words = None if is_one_vector else SHIPPED, any(WAYS[way]["hybrid"] for way in ways)
     ranker = SearchRanker.index(encoder, benchmark.documents, progress, parser=parser, words=words)
-    label = name if way in ("one vector", "composed") else f"{name}, {way}"
-    return ranker.system(label, way, "label" if gate == "label" else encoder.gate)
+    for way in ways:
+        rank = partial(_rank, ranker, WAYS[way])
+        yield OpenSystem(name, "label" if gate == "label" else encoder.gate, way, rank)
+
+
+def _rank(
+    ranker: SearchRanker, options: Mapping[str, bool], judged: Judgements, depth: int
+) -> Ranking:
+    return ranker.rank(judged.texts, depth, **options)
 
 
 def _find_folder(model: str) -> tuple[Path, str]:
@@ -220,11 +223,11 @@ def _find_folder(model: str) -> tuple[Path, str]:
             f"{model} is not a model's folder (no modules.json), not a run (*.run, *.trec), and "
             f"not one of {', '.join(NAMES)}"
         ) from error
-    labels = {models.MINILM: "all-MiniLM-L6-v2", models.SHIPPED: models.SHIPPED}
     full = folder.resolve()
     # Every training ends in RUN/model: the run's name tells results apart.
     is_of_run = (full.parent / "run.json").is_file()
-    return folder, labels.get(model) or (full.parent.name if is_of_run else full.name)
+    name = full.parent.name if is_of_run else full.name
+    return folder, model if model in models.NAMES else name
 
 
 def _load_towers(

@@ -6,7 +6,6 @@ One thread, because fast tokenizers cannot be shared and torch uses all cores fo
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextvars import ContextVar
@@ -45,20 +44,12 @@ class Batcher:
     the others. Clients take turns, and short queries come before long ones.
     """
 
-    def __init__(
-        self,
-        search: Search,
-        *,
-        size: int,
-        wait: float,
-        on_batch: Callable[[int, float], None] = lambda _size, _seconds: None,
-    ) -> None:
+    def __init__(self, search: Search, *, size: int, wait: float) -> None:
         """Prepare the queue; :meth:`start` runs it.
 
-        The first of at most ``size`` queries waits ``wait`` seconds for others. ``on_batch`` gets
-        size and seconds of each call.
+        The first of at most ``size`` queries waits ``wait`` seconds for others.
         """
-        self._search, self._size, self._wait, self._on_batch = search, size, wait, on_batch
+        self._search, self._size, self._wait = search, size, wait
         self._waiting: dict[str, deque[_Item]] = {}  # by client, the next to serve first
         self._arrived = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="boolattn-search")
@@ -136,12 +127,11 @@ class Batcher:
         return groups
 
     async def _run(self, options: str, items: Sequence[_Item]) -> None:
-        start = time.perf_counter()
         # Some may have been cancelled while another group was searched.
         items = [item for item in items if not item.answer.done()]
+        queries, waiting = [item.query for item in items], [item.answer for item in items]
         if not items:
             return
-        queries, waiting = [item.query for item in items], [item.answer for item in items]
         try:
             answers = await self.call(
                 lambda: self._search(options, queries, lambda: all(a.done() for a in waiting))
@@ -157,7 +147,6 @@ class Batcher:
             for future, answer in pairs:
                 if not future.done():  # cancelled meanwhile
                     future.set_result(answer)
-        self._on_batch(len(items), time.perf_counter() - start)
 
 
 def _safe(function: Callable[[], T]) -> T:

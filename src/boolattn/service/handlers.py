@@ -10,7 +10,6 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,11 +27,13 @@ from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import operators_of
 from boolattn.service import schemas
 from boolattn.service.batching import Batcher
-from boolattn.service.errors import RefusedError, one_line
 from boolattn.service.middleware import Metrics
+from boolattn.service.schemas import RefusedError, one_line
 from boolattn.stores.filters import parse_filters
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
     from boolattn.search import Searcher, SearchResult
     from boolattn.search.overview import Example
     from boolattn.service.settings import ServiceSettings
@@ -42,7 +43,6 @@ logger = logging.getLogger(__name__)
 
 Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Reply = dict[str, Any]
-Operands = Annotated[Sequence[str], Query(description="Operands to add; may be repeated.")]
 _NO_DOCUMENT = (404, "no_document", "the index has no document with this id")
 #: Documents encoded at once; a search waits for no more than these.
 _BATCH = 8
@@ -70,10 +70,7 @@ class Handlers:
         self._changes: set[asyncio.Task[None]] = set()
         self._next_refresh = self.start + settings.refresh
         self.batcher = Batcher(
-            self._search_batch,
-            size=settings.batch_size,
-            wait=settings.batch_wait,
-            on_batch=self.metrics.count_batch,
+            self._search_batch, size=settings.batch_size, wait=settings.batch_wait
         )
         self.metrics.gauge("boolattn_documents", "Documents in the index.", self._n_documents)
         self.metrics.gauge("boolattn_queries_waiting", "Queries waiting.", self.batcher.__len__)
@@ -103,25 +100,16 @@ class Handlers:
         values |= {"query": query, "filters": parse_filters(filters) if filters else None}
         return await self.search(schemas.SearchRequest(**values))
 
-    async def explain(
-        self,
-        q: Text = "",
-        mode: schemas.Mode = "auto",
-        positive: Operands = (),
-        negative: Operands = (),
-    ) -> Response:
-        """Show how a query is parsed: tree, operands, and cue, scope and bias by word."""
-        request = schemas.SearchRequest(
-            query=q, k=1, mode=mode, positive=list(positive), negative=list(negative)
-        )
-        result = await self._searched(request)
+    async def explain(self, q: Text = "", mode: schemas.Mode = "auto") -> Response:
+        """Show cue, scope and bias by word; empty for a model without BoolAttn in PyTorch."""
+        self._check_text(q)
         gate: dict[str, bool] = {}
         words: list[dict[str, Any]] = []
         # No encoder sees explicit syntax as a sentence.
         if q.strip() and (mode == "plain" or (mode == "auto" and not is_explicit(q))):
             encoder = self.searcher.encoder
             gate, words = await self.batcher.call(lambda: schemas.explain_words(encoder, q))
-        return schemas.reply({**schemas.parsed_values(result), "gate": gate, "words": words})
+        return schemas.reply({"gate": gate, "words": words})
 
     async def document(self, document_id: str) -> Response:
         """Return the full text and the metadata of one document."""
@@ -271,21 +259,25 @@ class Handlers:
 
     async def _searched(self, request: schemas.SearchRequest) -> SearchResult:
         """Check a request, and search it together with others that arrive now."""
-        limit, operands = self.settings.max_length, [*request.positive, *request.negative]
+        operands = [*request.positive, *request.negative]
         text = "".join((request.query, *operands, *request.allow))
-        if len(text) > limit:
-            message = f"a query may have {limit} characters, and this one has {len(text)}"
-            raise RefusedError(400, "query_too_long", message)
+        self._check_text(text)
         if not request.query.strip() and not operands:
             raise RefusedError(400, "query_empty", "the query is empty")
-        if match := _NO_TEXT.search(text):
-            column = match.end()
-            message = f"column {column}: U+{ord(match[0]):04X} is not a text character"
-            raise RefusedError(400, "query_not_text", message, column=column)
         if request.k > self.settings.max_k:
             message = f"k: at most {self.settings.max_k} results, got {request.k}"
             raise RefusedError(422, "k_too_large", message)
         return await self.batcher.submit(_options(request), request.query, len(text))
+
+    def _check_text(self, text: str) -> None:
+        limit = self.settings.max_length
+        if len(text) > limit:
+            message = f"a query may have {limit} characters, and this one has {len(text)}"
+            raise RefusedError(400, "query_too_long", message)
+        if match := _NO_TEXT.search(text):
+            column = match.end()
+            message = f"column {column}: U+{ord(match[0]):04X} is not a text character"
+            raise RefusedError(400, "query_not_text", message, column=column)
 
 
 def _options(request: schemas.SearchRequest) -> str:

@@ -22,7 +22,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 
 from boolattn.service.batching import CLIENT
-from boolattn.service.errors import RefusedError, as_refused
+from boolattn.service.schemas import RefusedError, as_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,9 +50,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-#: Limits of the histograms.
+#: Limits of the histogram.
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Metrics:
@@ -61,20 +60,14 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = prometheus_client.CollectorRegistry()
         count = partial(prometheus_client.Counter, registry=self._registry)
-        measure = partial(prometheus_client.Histogram, registry=self._registry, buckets=SECONDS)
         self.requests = count("boolattn_requests_total", "Requests answered.", ["route", "status"])
         self.refused = count("boolattn_refused_total", "Requests refused, by error code.", ["code"])
         text = "Queries searched, by way of scoring."
         self.queries = count("boolattn_queries_total", text, ["way"])
-        self.seconds = measure("boolattn_request_seconds", "Time to answer.", ["route"])
-        text = "Queries searched in one call."
-        self.batches = measure("boolattn_batch_queries", text, buckets=SIZES)
-        self.search_seconds = measure("boolattn_batch_seconds", "Time of one search call.")
-
-    def count_batch(self, size: int, seconds: float) -> None:
-        """Count one call of the searcher."""
-        self.batches.observe(size)
-        self.search_seconds.observe(seconds)
+        name, text = "boolattn_request_seconds", "Time to answer."
+        self.seconds = prometheus_client.Histogram(
+            name, text, ["route"], buckets=SECONDS, registry=self._registry
+        )
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Add a value that is read whenever the metrics are."""

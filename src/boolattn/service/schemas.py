@@ -1,19 +1,35 @@
-"""Requests of the JSON API, of which the OpenAPI description is made, and its replies.
+"""Requests of the JSON API, of which the OpenAPI description is made; its replies and errors.
 
 No postponed annotations here: pydantic reads them when a class is made.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Annotated, Any, Literal
+from uuid import uuid4
 
-from fastapi import Response
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import to_json
+from starlette.exceptions import HTTPException
 
+from boolattn.errors import (
+    BoolattnError,
+    ConfigError,
+    IndexBusyError,
+    IndexFolderError,
+    QueryError,
+    QuerySyntaxError,
+    ServerError,
+)
 from boolattn.query.tree import Atom, Like, Not, QueryTree, Where, operators_of, signed_atoms
-from boolattn.search.result import Hit, SearchResult
+from boolattn.search.result import SearchResult
+
+logger = logging.getLogger(__name__)
 
 Mode = Literal["auto", "plain", "explicit"]
 Value = str | int | float | bool
@@ -22,8 +38,10 @@ Filters = dict[str, Value | list[Value] | dict[str, Value | list[Value]]]
 QUERY = "moths of Borneo but not Sumatra"
 _KINDS: dict[type[Atom], str] = {Like: "document", Where: "condition"}
 #: What replies have of a result as it is.
-_OF_PARSE = ("query", "confidence", "is_composed", "why_one_vector", "warnings", "notes")
-_OF_SEARCH = ("offset", "total", "n_compared", "hybrid", "strict_not", "facets", "left_out")
+_OF_RESULT = (
+    *("query", "confidence", "is_composed", "why_one_vector", "warnings", "notes", "offset"),
+    *("total", "n_compared", "hybrid", "strict_not", "facets", "left_out"),
+)
 _DIGITS = 6
 
 
@@ -46,7 +64,6 @@ class _SearchOptions(BaseModel):
     strict_not: bool | None = Field(default=None, description="Leave out negated words; null: yes.")
     kinds: bool = Field(default=True, description="Leave out things of a negated kind, too.")
     allow: list[str] = Field(default=[], description="Words that are of no negated kind.")
-    explain: bool = Field(default=False, description="Return what is ranked lower, too.")
     facets: bool = Field(default=False, description="Count values among the best documents.")
     min_score: float | None = Field(default=None, description="Least score of a result.")
 
@@ -117,13 +134,24 @@ class DocumentsRequest(BaseModel):
     update: bool = Field(default=False, description="Replace documents that have the same ids.")
 
 
-class ErrorBody(BaseModel):
-    """An error."""
+#: What happened, by the first digit of the status.
+ERRORS: dict[int | str, str] = {
+    "4XX": "The request is refused: a field, the query or the key is wrong, a document or path is "
+    "unknown, or a limit is exceeded. Nothing was changed.",
+    "5XX": "The service cannot answer now: it is busy, stopping or out of time, its disk is full, "
+    "or its index cannot be read. Try again after the seconds in Retry-After, if there are any.",
+}
 
-    code: str = Field(examples=["query_syntax"])
-    message: str = Field(examples=["column 7: this parenthesis is never closed"])
-    column: int | None = Field(default=None, description="Of the query, from 1.")
-    id: str | None = Field(default=None, description="Of its entry in the log.")
+
+class ErrorBody(BaseModel):
+    """What was wrong with a request, or why the service cannot answer."""
+
+    code: str = Field(description="Name of the error.", examples=["query_syntax"])
+    message: str = Field(
+        description="One line for people.", examples=["column 7: this parenthesis is never closed"]
+    )
+    column: int | None = Field(default=None, description="Where the query is wrong, from 1.")
+    id: str | None = Field(default=None, description="What to look for in the service's log.")
 
 
 class ErrorReply(BaseModel):
@@ -137,10 +165,23 @@ def reply(values: dict[str, Any]) -> Response:
     return Response(to_json(values, inf_nan_mode="null"), media_type="application/json")
 
 
-def parsed_values(result: SearchResult) -> dict[str, Any]:
-    """Return the parsed query."""
+def search_values(result: SearchResult, snippet: int) -> dict[str, Any]:
+    """Return the parsed query, and the results, whose texts are cut to so many characters."""
     spans = [*result.spans, *[()] * (len(result.operands) - len(result.spans))]
-    return {name: getattr(result, name) for name in _OF_PARSE} | {
+    hits = []
+    for rank, hit in enumerate(result.hits, start=1 + result.offset):
+        start, end = hit.passage or (0, len(hit.text))
+        end = min(end, start + snippet)
+        values = {
+            "text": hit.text[start:end],
+            "rank": rank,
+            "is_cut": end - start < len(hit.text),
+            "highlights": [(a - start, b - start) for a, b in result.highlights(hit) if b <= end],
+            "score": round(hit.score, _DIGITS),
+            "exceeds": [round(share, _DIGITS) for share in hit.exceeds],
+        }
+        hits.append(vars(hit) | values)
+    return {name: getattr(result, name) for name in _OF_RESULT} | {
         "tree": result.tree_text,
         "nodes": _node(result.tree, count()),
         "operands": [
@@ -155,16 +196,7 @@ def parsed_values(result: SearchResult) -> dict[str, Any]:
         ],
         "operators": operators_of(result.tree),
         "parsed": result.parsed_text,
-    }
-
-
-def search_values(result: SearchResult, snippet: int) -> dict[str, Any]:
-    """Return the results, whose texts are cut to so many characters, and the parsed query."""
-    return {
-        **parsed_values(result),
-        **{name: getattr(result, name) for name in _OF_SEARCH},
-        "hits": _hits(result, result.hits, snippet),
-        "ranked_lower": _hits(result, result.ranked_lower, snippet),
+        "hits": hits,
     }
 
 
@@ -174,24 +206,6 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> dict[str, Any]:
     children = (tree.part,) if isinstance(tree, Not) else tree.parts
     nodes = [_node(child, numbers) for child in children]
     return {"op": type(tree).__name__.lower(), "parts": nodes, "operand": None}
-
-
-def _hits(result: SearchResult, hits: Sequence[Hit], snippet: int) -> list[dict[str, Any]]:
-    replies = []
-    for rank, hit in enumerate(hits, start=1 + result.offset):
-        start, end = hit.passage or (0, len(hit.text))
-        end = min(end, start + snippet)
-        marked = [(a - start, b - start) for a, b in result.highlights(hit) if b <= end]
-        values = {
-            "text": hit.text[start:end],
-            "rank": rank,
-            "is_cut": end - start < len(hit.text),
-            "highlights": marked,
-            "score": round(float(hit.score), _DIGITS),
-            "exceeds": [round(float(share), _DIGITS) for share in hit.exceeds],
-        }
-        replies.append(vars(hit) | values)
-    return replies
 
 
 def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[dict[str, Any]]]:  # noqa: ANN401
@@ -207,3 +221,89 @@ def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[dict[s
         for (start, end), row in zip(encoding["offset_mapping"], rows, strict=True)
         if start < end
     ]
+
+
+_MAX_LENGTH = 300
+#: Codes of the framework's own errors.
+_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 415: "not_json"}
+
+
+class RefusedError(Exception):
+    """A request that is not answered."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **details: Any,
+    ) -> None:
+        """Describe the error; ``details`` are further fields beside code and message."""
+        super().__init__(message)
+        self.status, self.code, self.headers, self.details = status, code, headers, details
+
+    def response(self) -> JSONResponse:
+        """Return the response."""
+        error = {"code": self.code, "message": one_line(str(self)), **self.details}
+        return JSONResponse({"error": error}, self.status, headers=self.headers)
+
+
+def one_line(text: str) -> str:
+    """Join a message to one line of limited length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 1] + "…"
+
+
+def as_refused(error: Exception) -> RefusedError:
+    """Convert any exception; an unexpected one is logged with its traceback."""
+    match error:
+        case RefusedError():
+            return error
+        case QuerySyntaxError():
+            return RefusedError(400, "query_syntax", str(error), column=error.column)
+        case QueryError() | ConfigError():
+            return RefusedError(400, "bad_query", str(error))
+        case ServerError():
+            logger.error("the store does not answer: %s", one_line(str(error)))
+            message = "the store does not answer; see the log"
+            return RefusedError(503, "store_unavailable", message, headers={"Retry-After": "5"})
+        case IndexBusyError():
+            return RefusedError(503, "index_busy", str(error), headers={"Retry-After": "1"})
+        case IndexFolderError():
+            logger.error("the index cannot be read: %s", one_line(str(error)))
+            message = "the index is damaged or being repaired; see the log"
+            return RefusedError(503, "index_damaged", message, headers={"Retry-After": "30"})
+        case RequestValidationError():
+            return _field_error(error.errors()[0])
+        case HTTPException():
+            code = _CODES.get(error.status_code, "refused")
+            return RefusedError(error.status_code, code, str(error.detail), headers=error.headers)
+    # The caller is given the id under which the log has the error.
+    name = uuid4().hex[:12]
+    is_known = isinstance(error, BoolattnError)
+    logger.error("error %s: %s", name, one_line(str(error)), exc_info=None if is_known else error)
+    return RefusedError(500, "internal", f"internal error; see {name} in the log", id=name)
+
+
+def _field_error(first: dict[str, Any]) -> RefusedError:
+    """Name the first wrong field, what it must be, and what was sent."""
+    if first["type"] == "json_invalid":
+        return RefusedError(400, "not_json", "the body is not JSON")
+    field = ".".join(map(str, first["loc"][1:]))[:60]  # after "body" or "query"
+    reason = first["msg"].removeprefix("Value error, ").replace("a valid string", "a text")
+    message = f"{field}: {reason[:1].lower()}{reason[1:]}"
+    if reason.startswith("Input should be "):
+        rule = reason.removeprefix("Input should be ").partition(", unable")[0]
+        message = f"{field} must be {rule}, got {first['input']!r:.60}"
+    elif first["type"] == "extra_forbidden":
+        message = f"there is no field {field}"
+    if not field:
+        message = "the body must be a JSON object, sent as application/json"
+    return RefusedError(422, "bad_field", message)
+
+
+async def raise_again(_request: Request, error: Exception) -> Response:
+    """Leave an error of the framework to the middleware, which formats all of them."""
+    raise error

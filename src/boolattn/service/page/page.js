@@ -112,7 +112,6 @@ async function search(isNew = true) {
   const asked = parameters();
   asked.set("facets", "true");
   const explained = new URLSearchParams({ q: state.q, mode: state.mode || "auto" });
-  for (const name of ["positive", "negative"]) for (const text of state[name]) explained.append(name, text);
   const explanation = call(`/explain?${explained}`, { signal }).catch(() => null);
   const plainly = parameters();
   for (const name of ["compose", "strict_not"]) plainly.set(name, "false");

@@ -51,7 +51,7 @@ function why(hit, other, system, operands) {
     h("summary", {}, "Why"),
     h("p", {}, "Its rank for each part of the query:"),
     bars(ranks, operands),
-    verdict ? h("p", { class: judged.verdict.replace(" ", "-") }, verdict) : null,
+    verdict ? h("p", { class: judged.verdict }, verdict) : null,
   );
 }
 
