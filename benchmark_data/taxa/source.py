@@ -76,14 +76,13 @@ class Registry:
     def introductions(self) -> Iterator[Introduction]:
         """Yield every taxon with an introduction, by ascending id."""
         markup = {
-            int(taxid): (package, position)
+            int(taxid): line
             for package in (_OLDER, _NEWER)
             for taxid, (position,) in self._trie(package, "description", "I").items()
-            if self._line(package, "description", position).strip(b" .")
+            if (line := self._line(package, "description", position)).strip(b" .")
         }
         for taxid in sorted(markup):
-            package, position = markup[taxid]
-            paragraph = self._line(package, "description", position).decode()
+            paragraph = markup[taxid].decode()
             # Some short paragraphs are markup alone.
             if len(paragraph) > _LONGEST_EMPTY or clean(paragraph):
                 title = self._title(taxid)

@@ -22,8 +22,8 @@ from boolattn.query.tokens import find_cues
 from boolattn.query.tree import Operator
 from tests.lazy import Lazy
 
-SEEN = Lazy(lambda: generate(3000, seed=7))
-UNSEEN = Lazy(lambda: generate(1500, seed=7, mixture=Mixture(unseen=True)))
+SEEN = Lazy(lambda: generate(1200, seed=7))
+UNSEEN = Lazy(lambda: generate(800, seed=7, mixture=Mixture(unseen=True)))
 
 
 def cue_texts(sentences):

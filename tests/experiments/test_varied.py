@@ -19,8 +19,8 @@ from experiments.sentences.varied import TABLE, varied_words
 from tests.lazy import Lazy
 
 VARIED, VARIED_HELD_OUT = Mixture(varied=1.0), Mixture(varied=1.0, varied_held_out=True)
-TRAIN = Lazy(lambda: generate(2500, seed=11, mixture=VARIED))
-HELD_OUT = Lazy(lambda: generate(1000, seed=11, mixture=VARIED_HELD_OUT))
+TRAIN = Lazy(lambda: generate(1200, seed=11, mixture=VARIED))
+HELD_OUT = Lazy(lambda: generate(600, seed=11, mixture=VARIED_HELD_OUT))
 
 
 def lists():

@@ -71,7 +71,7 @@ def test_recomputed_layers_keep_their_pass(tiny_encoder, batch, family):
 
 
 def test_a_compiled_forward_is_the_call(tiny_encoder, batch):
-    encoder = tiny_encoder()
+    encoder = tiny_encoder(num_hidden_layers=1)
     attach_trained(encoder)
     torch._dynamo.reset()
     compiled = torch.compile(encoder.forward, backend="eager", fullgraph=True)

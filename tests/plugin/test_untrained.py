@@ -190,7 +190,7 @@ def test_folded_weights_change_no_bit_until_it_is_trained(tiny_encoder, batch):
 
 
 def test_a_compiled_encoder_has_an_effect_as_soon_as_it_is_trained(tiny_encoder, batch):
-    encoder = tiny_encoder()
+    encoder = tiny_encoder(num_hidden_layers=1)
     plugin = attach(encoder)
     gate = torch.tensor([[1.0, 0, 0], [0, 1, 1], [0, 0, 1]])
     torch._dynamo.reset()

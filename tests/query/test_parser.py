@@ -56,7 +56,7 @@ def folder(base, tiny_encoder, tokenizer):
     out = base / "trained"
     if not out.exists():
         torch.manual_seed(0)
-        tiny_encoder().save_pretrained(base / "encoder")
+        tiny_encoder(num_hidden_layers=1).save_pretrained(base / "encoder")
         tokenizer.backend_tokenizer.save(str(base / "encoder" / "tokenizer.json"))
         queries = _queries()
         rows = [("a", one) for one in queries] + [("held_out:a", one) for one in queries[::7]]
@@ -291,4 +291,4 @@ def test_the_threshold_leaves_plain_queries_alone():
 def test_wrong_arguments_are_one_line(base, folder, capsys, tmp_path):
     wrong = ["--base", str(base / "encoder"), "--data", str(base / "queries.jsonl")]
     assert main([*wrong, "--out", str(tmp_path / "x"), "--layers", "0,7"]) == 2
-    assert "has no layer 7; it has 2, from 0" in capsys.readouterr().err
+    assert "has no layer 7; it has 1, from 0" in capsys.readouterr().err
