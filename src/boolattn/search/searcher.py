@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.encoders.callables import CallableEncoder, unit
+from boolattn.encoders.callables import CallableEncoder
 from boolattn.encoders.models import SHIPPED, absolute_name, as_encoder, load_model
 from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.files import atomic_folder, scratch_folder
@@ -39,8 +39,6 @@ from boolattn.stores.writer import Encode, Writer, encode_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
 
     from boolattn.data.records import Document
 
@@ -145,8 +143,7 @@ class Searcher:
         if encode is not None and not callable(encode):
             if chosen.resume or chosen.passages:
                 raise ConfigError("known vectors are of whole documents, and cannot be resumed")
-            array, passages = _as_array(encode), 0
-            encode = encode_from(unit(array) if model.similarity == "cosine" else array)
+            encode, passages = encode_from(encode), 0
         of_model = ("fingerprint", "dimension", "similarity", "digests")
         store_settings = StoreSettings(
             **{name: getattr(model, name) for name in of_model},
@@ -318,10 +315,3 @@ class Searcher:
         if reranker is not None:
             return [rerank(result, reranker, k, offset) for result in results]
         return results
-
-
-def _as_array(vectors: Any) -> NDArray[np.float32]:  # noqa: ANN401 - as in Searcher.build
-    try:
-        return np.asarray(vectors, np.float32)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"vectors must be an array of numbers: {error}") from error
