@@ -60,8 +60,6 @@ _UPPER = ("lt", "lte")
 MAX_TAGS = 4096
 _EXISTS = 0  # in place of a hash: the field has a value
 _YEAR = 31_556_952  # seconds
-#: On a command line: any value.
-_ANY = "*"
 
 
 class Field(NamedTuple):
@@ -169,9 +167,8 @@ def _expected(kind: str, value: Value | None) -> str:
 def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
     """Parse filters of a command line.
 
-    ``year>=1990``, ``date<2024-03``, ``country=Peru``, ``country!=Peru``, ``tags~veg`` (contains),
-    ``price=*`` (exists), ``price!=*``. The same field with ``=`` twice means either value. ``7`` is
-    both the number and the text.
+    ``date<2024-03``, ``country!=Peru``, ``tags~veg`` (contains), ``price=*`` (exists). The same
+    field with ``=`` twice means either value. ``7`` is both the number and the text.
 
     >>> parse_filters(["country=Peru", "country=Ecuador", "year>=1990"])
     {'country': {'in': ['Peru', 'Ecuador']}, 'year': {'gte': 1990}}
@@ -188,7 +185,7 @@ def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
             conditions[kind] = _limit(value, text)
         elif kind == "contains":
             conditions[kind] = value
-        elif value == _ANY:
+        elif value == "*":
             conditions["exists"] = kind == "in"
         else:
             conditions.setdefault(kind, []).extend(_text_and_value(value))
@@ -220,7 +217,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _as_range(condition: Condition, field: Field) -> Condition:
-    """Choose between numbers and dates; a limit that is a year or a day has a length."""
+    """Choose between numbers and dates."""
     name, kind, value = condition.name, condition.kind, condition.values[0]
     is_date = isinstance(value, str) or not field.numbers
     if not (field.dates if is_date else field.numbers):
@@ -228,13 +225,18 @@ def _as_range(condition: Condition, field: Field) -> Condition:
         raise QueryError(
             f"filter {name!r}: the field holds no {comparable} that {kind} could compare"
         )
-    if is_date:
-        if (period := period_of(str(value))) is None:  # of a number, its year
-            raise QueryError(f"filter {name!r}: {kind} takes a date, not {value}")
-        value, end = period
-        if end > value and kind in ("gt", "lte"):
-            kind, value = ("gte", end) if kind == "gt" else ("lt", end)
-    return replace(condition, kind=kind, values=(value,), is_date=is_date)
+    return date_range(condition) if is_date else condition
+
+
+def date_range(condition: Condition) -> Condition:
+    """Return a range of dates as one of seconds; a limit that is a year or a day has a length."""
+    kind, value = condition.kind, condition.values[0]
+    if (period := period_of(str(value))) is None:  # of a number, its year
+        raise QueryError(f"filter {condition.name!r}: {kind} takes a date, not {value}")
+    start, end = period
+    if end > start and kind in ("gt", "lte"):
+        kind, start = ("gte", end) if kind == "gt" else ("lt", end)
+    return replace(condition, kind=kind, values=(start,), is_date=True)
 
 
 def alternatives(

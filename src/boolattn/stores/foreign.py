@@ -61,6 +61,7 @@ class Collection(ABC):
 
     limit: int | None = None  # maximum number of results of one search
     has_text_ids = False  # whether an id of digits is a text
+    has_schema = False  # whether every row has the fields of ``types``, and no others
     types: Mapping[str, Any]  # of the fields, where filters depend on them
 
     @checked
@@ -84,6 +85,9 @@ class Collection(ABC):
         self.vector_field = self._choose("vector", vector, vectors)
         self.dimension, self.metric = vectors[self.vector_field]
         self.metric = metric or self.metric
+        for option, name in {"text": text, "title": title if title != "title" else ""}.items():
+            if name and self.has_schema:
+                self._choose(option, name, self.types)
         has_words = words or len(indexes) == 1
         self.word_field = self._choose("words", words, indexes) if has_words else ""
 

@@ -190,9 +190,12 @@ def count_values(
 ) -> ValueCounts:
     """Count the ``n`` most frequent values of a field in some documents' metadata.
 
+    Objects and lists inside a value, which others' collections may hold, are not counted.
+
     >>> count_values([{"tag": ["a", "b", "a"]}, {"tag": "a"}, {}], "tag", 1)
     ValueCounts(documents=2, different=2, frequent=[('a', 2)], is_exact=True)
     """
     values = [items(row[name]) for row in rows if name in row]
-    counts = Counter(value for listed in values for value in dict.fromkeys(listed))
+    plain = ([v for v in listed if v.__hash__ is not None] for listed in values)
+    counts = Counter(value for listed in plain for value in dict.fromkeys(listed))
     return ValueCounts(len(values), len(counts), counts.most_common(n), is_exact)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from boolattn.errors import IndexFolderError
+from boolattn.errors import IndexFolderError, MissingDataError
 from boolattn.stores.base import warned
 from boolattn.stores.filters import RANGES, Condition, Filter, tag_condition
 from boolattn.stores.foreign import DOT, Collection
@@ -25,6 +25,7 @@ from boolattn.stores.values import number_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from boolattn.stores.foreign import Row
 
@@ -86,6 +87,7 @@ class Database(Collection):
     settings: StoreSettings  # of a store of ours
     alias = ""  # the name of a store of ours, for which the name of the collection is looked up
     id_field, vector_field, word_field, metric = "key", VECTOR, WORDS, DOT
+    path: Path | None = None  # of a local database: what is there if the database is
     parse: Any  # returns the server or path of an address, and the name of the store
 
     @classmethod
@@ -96,6 +98,16 @@ class Database(Collection):
         database.name, database.collection = address, database.alias
         database.connect(client)
         return database
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether a local database is not there: the client would make an empty one."""
+        return self.path is not None and not self.path.exists()
+
+    def check_there(self) -> None:
+        """Refuse a local database that is not there."""
+        if self.is_missing:
+            raise MissingDataError(f"{self.name}: there is no database at {self.path}")
 
     def at(self, collection: str) -> Self:
         """Return the same database with another collection."""

@@ -75,9 +75,10 @@ class MilvusCollection(Database):
     }
 
     def connect(self, client: Client | str) -> None:
-        if isinstance(client, str) and "://" not in client and Path(client).suffix != ".db":
+        self._client, is_file = client, isinstance(client, str) and "://" not in client
+        self.path = Path(client) if is_file else None
+        if self.path and self.path.suffix != ".db":
             raise ConfigError(f"{client!r}: a file of Milvus Lite ends in .db")
-        self._client = client
 
     def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
         """Call a method of the client; read a collection that a new server process has not read."""
@@ -107,6 +108,7 @@ class MilvusCollection(Database):
             self.call("load_collection", self.collection, timeout=_LOAD_TIMEOUT)
 
     def describe(self) -> Described:
+        self.check_there()
         about = self.call("describe_collection", self.collection)
         fields = {field["name"]: field for field in about["fields"]}
         types = {name: getattr(f["type"], "name", "") for name, f in fields.items()}
@@ -120,6 +122,7 @@ class MilvusCollection(Database):
         functions = [f for f in about.get("functions") or () if int(f["type"]) == _BM25]
         words = [name for function in functions for name in function["output_field_names"]]
         self.has_text_ids = types[key] == "VARCHAR"
+        self.has_schema = not about.get("enable_dynamic_field")
         return types, [key], vectors, words
 
     def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
@@ -161,22 +164,24 @@ class MilvusCollection(Database):
         return expression(where, self._test)
 
     def _test(self, condition: Condition) -> str:
-        column, _, path = condition.name.partition(".")
-        name, kind, type_name = condition.name, condition.kind, self.types.get(column, "")
+        column, *path = condition.name.split(".")
+        kind, type_name = condition.kind, self.types.get(column, "")
+        is_json = bool(path) and type_name == "JSON"
+        name = column + "".join(f"[{_literal(key)}]" for key in path) if is_json else condition.name
         values = of_type(condition.values, is_text=type_name == "VARCHAR")
-        is_json = type_name == "JSON" and path
-        if is_json:
-            name = f"{column}[{_literal(path)}]"
         if kind in RANGES:
             test = f"{name} {SIGNS[kind]} {_literal(values[0])}"
-            # A comparison with a missing value is false in Milvus and nothing in Milvus Lite.
-            test = f"(exists {name} and {test})" if is_json else test
         elif kind == "exists":
-            test = f"{name} is {'not ' if values[0] else ''}null"
+            test = f"exists {name}" if is_json else f"{name} is not null"
+            test = test if values[0] else f"(not {test})"
         elif type_name == "ARRAY":
             test = f"array_contains_{'all' if kind == LACKS else 'any'}({name}, {_literal(values)})"
+        elif is_json and values:  # Milvus Lite has no "in" for these
+            test = " or ".join(f"{name} == {_literal(value)}" for value in condition.values)
         else:
-            test = f"{name} in {_literal(values)}"
+            test = f"{name if values else self.id_field} in {_literal(values)}"
+        # A comparison with a missing value is false in Milvus and nothing in Milvus Lite.
+        test = f"(exists {name} and ({test}))" if is_json and kind != "exists" else test
         if kind in ("not", LACKS):
             test = f"(not ({test}))"
         if not condition.is_negated:
@@ -184,7 +189,7 @@ class MilvusCollection(Database):
         return f"(not {test})" if is_json else f"({name} is null or not ({test}))"
 
     def target(self) -> str:
-        if "://" not in self._client and not Path(self._client).exists():
+        if self.is_missing:
             return ""
         self.names()  # a server that does not answer is an error
         try:

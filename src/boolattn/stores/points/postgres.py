@@ -69,6 +69,7 @@ class PostgresCollection(Database):
     """
 
     precisions = ("float32", "float16")
+    has_schema = True
     has_text_ids = True  # Postgres makes an id of it
     parse = staticmethod(parse_postgres)
     types: Types = _COLUMNS
