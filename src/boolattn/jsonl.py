@@ -1,6 +1,6 @@
 """Text and JSON lines, read as a stream from plain or compressed files; rows of Parquet files.
 
-The ending of the name tells plain, gzip, xz, zstandard and zip (of one file) apart. Every error
+The ending of the name tells plain, gzip, xz and zip (of one file) apart. Every error
 names the file and the line.
 """
 
@@ -22,16 +22,14 @@ from boolattn.files import atomic_file, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import IO, BinaryIO
+    from typing import IO
 
 #: Endings of a compressed file, in the order in which :func:`find_file` tries them.
-ENDINGS = ("", ".xz", ".zst", ".gz")
+ENDINGS = ("", ".xz", ".gz")
 
 #: Most bytes of a line: a small compressed file may unpack to more than fits in memory.
 MAX_LINE = 256_000_000
 _MAX_EMPTY = 1_000_000  # lines in a row
-#: Compressed bytes read at once; zstandard may unpack them to 30,000 times as many.
-_CHUNK = 1 << 12
 
 # Raised by the decompressors when bytes are damaged or missing.
 _DAMAGE = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
@@ -168,36 +166,7 @@ def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:
     if str(path) != "-":
         opened = openers.get(path.suffix, Path.open)(path, "rb")
     with opened as handle:
-        if path.suffix == ".zst":
-            yield from _zstd_lines(handle, limit)
-        else:
-            yield from iter(partial(handle.readline, limit + 1), b"")
-
-
-def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
-    """Decompress zstandard frames; the library's own reader accepts a truncated last frame."""
-    require("a .zst file, unlike .xz,", ("zstandard",), "zstd")
-    import zstandard
-
-    rest, frame = b"", zstandard.ZstdDecompressor().decompressobj()
-    while chunk := handle.read(_CHUNK):
-        while chunk:
-            # After a frame another may follow.
-            frame = zstandard.ZstdDecompressor().decompressobj() if frame.eof else frame
-            try:
-                rest += frame.decompress(chunk)
-            except zstandard.ZstdError as error:
-                raise EOFError(str(error)) from error
-            chunk = frame.unused_data
-        *lines, rest = rest.split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-        if len(rest) > limit:
-            yield rest
-    if not frame.eof:
-        raise EOFError("the last frame has no end")
-    if rest:
-        yield rest
+        yield from iter(partial(handle.readline, limit + 1), b"")
 
 
 def _open_zip(path: Path, _mode: str) -> IO[bytes]:
