@@ -14,31 +14,14 @@ import hashlib
 import json
 import operator
 import re
+import sys
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import QueryError
-from boolattn.query.tree import (
-    MAX_CLAUSES,
-    Atom,
-    Clause,
-    QueryTree,
-    Where,
-    atoms,
-    clauses,
-    n_clauses,
-)
-from boolattn.stores.values import (
-    as_boolean,
-    filter_hash,
-    is_number,
-    is_too_large,
-    items,
-    moment_of,
-    period_of,
-)
+from boolattn.query import tree as trees
+from boolattn.stores.values import as_boolean, filter_hash, is_number, items, moment_of, period_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -143,7 +126,7 @@ def _values(name: str, kind: str, entry: object) -> tuple[Value, ...]:
         if not isinstance(value, str | int | float | bool):
             wrong = f"a value is text, a number or true or false, not {type(value).__name__}"
             raise QueryError(f"filter {name!r}: {wrong}")
-        if is_too_large(value) or (isinstance(value, float) and not isfinite(value)):
+        if not isinstance(value, str) and not abs(value) <= sys.float_info.max:
             raise QueryError(f"filter {name!r}: the number is too large to compare, or none")
     if expected := _expected(kind, values[0] if len(values) == 1 else None):
         shown = repr(values[0]) if len(values) == 1 else f"{len(values)} values"
@@ -199,8 +182,15 @@ def resolve(condition: Condition, fields: Mapping[str, Field]) -> Condition:
         names = ", ".join(sorted(fields)) or "none"
         hint = did_you_mean(name, fields)
         raise QueryError(f"no document has the field {name!r}; there are: {names}{hint}")
-    condition = replace(condition, name=name)
-    return _as_range(condition, fields[name]) if condition.kind in RANGES else condition
+    condition, field = replace(condition, name=name), fields[name]
+    if condition.kind not in RANGES:
+        return condition
+    is_text = isinstance(condition.values[0], str)
+    is_date = is_text or not field.numbers
+    if not (field.dates if is_date else field.numbers):
+        comparable = f"{'dates' if is_text else 'numbers or dates'} that {condition.kind} could"
+        raise QueryError(f"filter {name!r}: the field holds no {comparable} compare")
+    return date_range(condition) if is_date else condition
 
 
 def known_name(name: str, names: Iterable[str]) -> str:
@@ -216,18 +206,6 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {known[near[0]]!r}?" if near else ""
 
 
-def _as_range(condition: Condition, field: Field) -> Condition:
-    """Choose between numbers and dates."""
-    name, kind, value = condition.name, condition.kind, condition.values[0]
-    is_date = isinstance(value, str) or not field.numbers
-    if not (field.dates if is_date else field.numbers):
-        comparable = "dates" if isinstance(value, str) else "numbers or dates"
-        raise QueryError(
-            f"filter {name!r}: the field holds no {comparable} that {kind} could compare"
-        )
-    return date_range(condition) if is_date else condition
-
-
 def date_range(condition: Condition) -> Condition:
     """Return a range of dates as one of seconds; a limit that is a year or a day has a length."""
     kind, value = condition.kind, condition.values[0]
@@ -240,11 +218,11 @@ def date_range(condition: Condition) -> Condition:
 
 
 def alternatives(
-    tree: QueryTree, conditions: Mapping[str, Condition]
+    tree: trees.QueryTree, conditions: Mapping[str, Condition]
 ) -> tuple[tuple[Condition, ...], ...]:
     """Return the conditions of each alternative of a tree; none where one has no condition.
 
-    >>> from boolattn.query.tree import And, Atom, Or
+    >>> from boolattn.query.tree import And, Atom, Or, Where
     >>> tree = Or((And((Atom("moths"), Where("year>=1990"))), Where("place=Java")))
     >>> known = {text: Condition(text, "in", ()) for text in ("year>=1990", "place=Java")}
     >>> [[condition.name for condition in part] for part in alternatives(tree, known)]
@@ -252,18 +230,16 @@ def alternatives(
     """
     if not conditions:
         return ()
-    operands = list(atoms(tree))
-    if (n := n_clauses(tree)) > max(MAX_CLAUSES, len(operands)):
-        raise QueryError(
-            f"a query with conditions may have {MAX_CLAUSES} alternatives, and this one has {n}; "
-            "give the conditions as filters"
-        )
-    conjunctions = [clause_conditions(clause, operands, conditions) for clause in clauses(tree)]
+    operands, most = list(trees.atoms(tree)), trees.MAX_CLAUSES
+    if (n := trees.n_clauses(tree)) > max(most, len(operands)):
+        counts = f"may have {most} alternatives, and this one has {n}"
+        raise QueryError(f"a query with conditions {counts}; give the conditions as filters")
+    conjunctions = [clause_conditions(c, operands, conditions) for c in trees.clauses(tree)]
     return () if () in conjunctions else tuple(dict.fromkeys(conjunctions))
 
 
 def clause_conditions(
-    clause: Clause, operands: Sequence[Atom], conditions: Mapping[str, Condition]
+    clause: trees.Clause, operands: Sequence[trees.Atom], conditions: Mapping[str, Condition]
 ) -> tuple[Condition, ...]:
     """Return the conditions of one alternative."""
     return tuple(
@@ -272,7 +248,7 @@ def clause_conditions(
     )
 
 
-def condition_of(where: Where) -> Condition:
+def condition_of(where: trees.Where) -> Condition:
     """Return a condition of a tree, before it is resolved."""
     [condition] = read_filters(parse_filters([where.text]))
     return condition
@@ -310,9 +286,8 @@ def _limit(value: str, text: str) -> Value:
 
 def document_tags(metadata: Metadata) -> list[str]:
     """Return a tag for each field, and one for each of its values."""
-    pairs = [(name, filter_hash(v)) for name, value in metadata.items() for v in items(value)]
-    pairs += [(name, _EXISTS) for name in metadata]
-    return list(dict.fromkeys(_tag(*pair) for pair in pairs))
+    values = {name: (_EXISTS, *map(filter_hash, items(v))) for name, v in metadata.items()}
+    return list(dict.fromkeys(_tag(name, key) for name, keys in values.items() for key in keys))
 
 
 def document_numbers(metadata: Metadata) -> dict[str, float]:

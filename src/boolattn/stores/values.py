@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections import Counter
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
@@ -73,14 +74,9 @@ def _plain(name: str, value: Any) -> Value | None:  # noqa: ANN401 - any value
     if not isinstance(value, str | int | float | bool):
         kinds = "text, numbers, true or false, dates, lists and objects of these"
         raise DataError(f"the field {name!r} is {type(value).__name__}; metadata are {kinds}")
-    if is_too_large(value):
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
         raise DataError(f"the field {name!r} is a number too large to compare; write it as text")
     return value
-
-
-def is_too_large(value: object) -> bool:
-    """Whether a whole number has no place among the floating-point numbers."""
-    return isinstance(value, int) and value.bit_length() > 1023
 
 
 def items(value: Value | list[Value] | None) -> list[Value]:
