@@ -1,10 +1,9 @@
 """Checks of model folders before any library reads them: checksums, and what a folder holds.
 
 A manifest is a JSON object with ``files``, the SHA-256 of each, and ``checksum``, that of the
-other values. Folders for onnxruntime have one in ``model.json``, parsers in ``parser.json``,
-folders for torch in ``checksums.json``. A folder without a manifest is loaded without this check.
-Refused are also, in folders for torch, files that are not what their names say, weights that are
-pickled, and modules that are outside the folder or need code other than sentence-transformers'.
+other values: ``model.json`` for onnxruntime, ``parser.json``, ``checksums.json`` for torch; a
+folder for torch needs none. Refused are also files that are not what their names say, pickled
+weights, and modules outside the folder or of code other than sentence-transformers'.
 """
 
 from __future__ import annotations
@@ -53,9 +52,8 @@ _LIBRARY = "sentence_transformers."
 
 def write_sums(folder: Path) -> None:
     """Write ``checksums.json`` with the sums of all files that are loaded."""
-    write_manifest(
-        folder / SUMS, {"files": {n: file_sum(folder / n) for n in sorted(_loaded(folder))}}
-    )
+    sums = {name: file_sum(folder / name) for name in sorted(_loaded(folder))}
+    write_manifest(folder / SUMS, {"files": sums})
 
 
 def check_sums(folder: Path) -> bool:
@@ -164,21 +162,22 @@ def check_folder(folder: Path) -> bool:
 
 def parts_of(folder: Path) -> list[Path]:
     """Return the folder and those of its modules, after a check of where they are."""
-    folders = {folder: None}
+    folders = [folder]
     if (folder / MODULES).is_file():
         modules = _read(folder / MODULES, list)
         pairs = [(m.get("path"), m.get("type")) if isinstance(m, dict) else (0, 0) for m in modules]
-        folders |= dict.fromkeys(_inside(folder, folder / MODULES, pairs))
-    for part in list(folders):
+        folders += _inside(folder / MODULES, pairs)
+    for part in folders.copy():
         if (part / ROUTER).is_file():
             types = _read(part / ROUTER, dict).get("types")
-            pairs = list(types.items()) if isinstance(types, dict) else [(0, 0)]
-            folders |= dict.fromkeys(_inside(part, part / ROUTER, pairs))
-    return list(folders)
+            folders += _inside(
+                part / ROUTER, types.items() if isinstance(types, dict) else [(0, 0)]
+            )
+    return list(dict.fromkeys(folders))
 
 
-def _inside(folder: Path, file: Path, pairs: Iterable[tuple[Any, Any]]) -> list[Path]:
-    folders = []
+def _inside(file: Path, pairs: Iterable[tuple[Any, Any]]) -> list[Path]:
+    folder, folders = file.parent, []
     for name, kind in pairs:
         if not isinstance(name, str) or not isinstance(kind, str):
             raise DataError(f"{file} is damaged: a module needs a path and a type; {DAMAGED}")

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO, TextIO
 
 
-#: Packages of a checkout that the wheel does not have.
-_CHECKOUT = ("benchmark_data", "examples", "experiments")
 _SCRATCH, _NEW_S = "boolattn-scratch-", 60.0
 
 
@@ -46,7 +44,7 @@ def checkout_module(name: str) -> Any:  # noqa: ANN401 - a module
     if not (root / name.partition(".")[0]).is_dir():
         return None
     # All of them, because they import each other, and the root may not be on the path.
-    for package in _CHECKOUT:
+    for package in ("benchmark_data", "examples", "experiments"):
         spec = None if package in sys.modules else PathFinder.find_spec(package, [str(root)])
         if spec and spec.loader:
             sys.modules[package] = module = module_from_spec(spec)
@@ -108,7 +106,12 @@ def atomic_folder(
         finish: Called with the draft when it has all its files.
     """
     folder = Path(folder).resolve()
-    _check_target(folder, replace=replace, marker=marker)
+    if folder.exists() and not replace:
+        raise DataError(f"{folder} exists; remove it or name another folder")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; name a folder")
+    if marker and folder.is_dir() and any(folder.iterdir()) and not (folder / marker).is_file():
+        raise ConfigError(f"{folder} holds other files and no {marker}; name a new or empty folder")
     draft, old = (folder.with_name(f"{folder.name}.{part}") for part in ("part", "old"))
     shutil.rmtree(draft, ignore_errors=True)
     try:
@@ -164,15 +167,6 @@ def _clean_scratch() -> None:
             if time.time() - folder.lstat().st_mtime > _NEW_S:
                 with _locked(folder):
                     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_target(folder: Path, *, replace: bool, marker: str) -> None:
-    if folder.exists() and not replace:
-        raise DataError(f"{folder} exists; remove it or name another folder")
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file; name a folder")
-    if marker and folder.is_dir() and any(folder.iterdir()) and not (folder / marker).is_file():
-        raise ConfigError(f"{folder} holds other files and no {marker}; name a new or empty folder")
 
 
 def _keep_other_files(folder: Path, draft: Path) -> None:

@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,14 +68,11 @@ def read_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]
     except FileNotFoundError as error:
         raise MissingDataError(f"no file {path}") from error
     except _DAMAGE as error:
-        raise DataError(
-            f"{path}:{number + 1}: the file is truncated or damaged ({error}); "
-            "fetch or build it again"
-        ) from error
+        reason = f"the file is truncated or damaged ({error}); fetch or build it again"
+        raise DataError(f"{path}:{number + 1}: {reason}") from error
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}:{number}: not UTF-8 text ({error.reason}); save it as UTF-8"
-        ) from error
+        reason = f"not UTF-8 text ({error.reason}); save it as UTF-8"
+        raise DataError(f"{path}:{number}: {reason}") from error
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -110,10 +108,9 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
     number = 0
     try:
         with ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=1024):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
+            batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1024))
+            for number, row in enumerate(chain.from_iterable(batches), start=1):
+                yield number, row
     except (ArrowException, OSError, ValueError) as error:
         reason = f"damaged, or not Parquet ({error})"
         raise DataError(f"{path}:{number + 1}: {reason}") from error
@@ -172,8 +169,7 @@ def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:
 def _open_zip(path: Path, _mode: str) -> IO[bytes]:
     archive = zipfile.ZipFile(path)
     # Archives made on a Mac contain a second, hidden file for each.
-    names = [name for name in archive.namelist() if name.endswith((".jsonl", ".csv"))]
-    names = [name for name in names if not name.startswith("__MACOSX")]
+    names = [n for n in archive.namelist() if n.endswith(".jsonl") and n[:8] != "__MACOSX"]
     if len(names) != 1:
         raise DataError(f"{path} must contain one .jsonl file, it contains {len(names)}")
     return archive.open(names[0])
