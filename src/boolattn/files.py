@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 import tomllib
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -24,9 +24,11 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import BinaryIO, TextIO
+    from typing import TextIO
 
 
+#: What is not taken over from an older folder: weights and checksums.
+_OLD = (".safetensors", ".safetensors.index.json", "checksums.json")
 _SCRATCH, _NEW_S = "boolattn-scratch-", 60.0
 
 
@@ -75,7 +77,13 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as raw, closing(_compressed(raw, path.suffix)) as packed:
+        with ExitStack() as stack:
+            packed: Any = stack.enter_context(draft.open("wb"))
+            if path.suffix == ".gz":
+                # Without name and time, so that equal text gives equal bytes.
+                packed = stack.enter_context(gzip.GzipFile("", "wb", fileobj=packed, mtime=0))
+            elif path.suffix == ".xz":
+                packed = stack.enter_context(lzma.LZMAFile(packed, "wb"))
             text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
             yield text
             text.flush()
@@ -117,8 +125,10 @@ def atomic_folder(
     try:
         draft.mkdir(parents=True)
         yield draft
-        if folder.exists():
-            _keep_other_files(folder, draft)
+        for path in folder.iterdir() if folder.exists() else ():
+            is_old = path.name.endswith(_OLD) or (draft / path.name).exists()
+            if path.is_file() and not is_old:
+                shutil.copy2(path, draft / path.name)
         finish(draft)
         if folder.exists():
             shutil.rmtree(old, ignore_errors=True)
@@ -169,14 +179,6 @@ def _clean_scratch() -> None:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _keep_other_files(folder: Path, draft: Path) -> None:
-    """Copy the files of an older folder that the draft lacks, except weights and checksums."""
-    for path in folder.iterdir():
-        is_old = path.name.endswith((".safetensors", ".safetensors.index.json", "checksums.json"))
-        if path.is_file() and not is_old and not (draft / path.name).exists():
-            shutil.copy2(path, draft / path.name)
-
-
 def text_hash(rows: Iterable[Sequence[str]]) -> str:
     """Hash rows of text."""
     digest = hashlib.sha256()
@@ -189,10 +191,3 @@ def require(feature: str, packages: tuple[str, ...], extra: str) -> None:
     """Raise if a package of an extra is not installed."""
     if missing := [name for name in packages if find_spec(name) is None]:
         raise MissingDataError(f"{feature} needs {missing[0]}; pip install 'boolattn[{extra}]'")
-
-
-def _compressed(raw: BinaryIO, ending: str) -> Any:  # noqa: ANN401 - unrelated classes
-    if ending == ".gz":
-        # Without name and time, so that equal text gives equal bytes.
-        return gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
-    return lzma.LZMAFile(raw, "wb") if ending == ".xz" else raw

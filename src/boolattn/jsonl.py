@@ -51,20 +51,27 @@ def find_file(folder: Path, *names: str, remedy: str = "") -> Path:
 
 
 def read_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
-    """Read a text file line by line, numbered from 1, without the line ends.
+    """Read a text file, or stdin (``-``), line by line, numbered from 1, without the line ends.
 
     Only a line feed ends a line, because titles may contain other Unicode line separators. A line
     of more bytes than ``max_line`` is an error, and so are a million empty lines in a row.
     """
     number = n_empty = 0
+    openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zip": _open_zip}
     try:
-        for number, raw in enumerate(_raw_lines(path, max_line), start=1):
-            if len(raw) > max_line:
-                raise too_long(f"{path}:{number}: the line", max_line)
-            n_empty = 0 if raw.strip() else n_empty + 1
-            if n_empty > _MAX_EMPTY:
-                raise DataError(f"{path}:{number}: {_MAX_EMPTY:,} empty lines; is this the file?")
-            yield number, raw.decode("utf-8").rstrip("\r\n")
+        opened = nullcontext(sys.stdin.buffer)
+        if str(path) != "-":
+            opened = openers.get(path.suffix, Path.open)(path, "rb")
+        with opened as handle:
+            lines = iter(partial(handle.readline, max_line + 1), b"")
+            for number, raw in enumerate(lines, start=1):
+                if len(raw) > max_line:
+                    raise too_long(f"{path}:{number}: the line", max_line)
+                n_empty = 0 if raw.strip() else n_empty + 1
+                if n_empty > _MAX_EMPTY:
+                    reason = f"{_MAX_EMPTY:,} empty lines; is this the file?"
+                    raise DataError(f"{path}:{number}: {reason}")
+                yield number, raw.decode("utf-8").rstrip("\r\n")
     except FileNotFoundError as error:
         raise MissingDataError(f"no file {path}") from error
     except _DAMAGE as error:
@@ -151,19 +158,6 @@ def check_fields(
 def too_long(subject: str, limit: int) -> DataError:
     """Return the error for a line, or a file, that is longer than a limit."""
     return DataError(f"{subject} has more than {limit / 1e6:.6g} MB; write one document a line")
-
-
-def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:
-    """Read the decompressed lines of a file, or of stdin (``-``), each with its line end.
-
-    A line beyond the limit is cut.
-    """
-    openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zip": _open_zip}
-    opened = nullcontext(sys.stdin.buffer)
-    if str(path) != "-":
-        opened = openers.get(path.suffix, Path.open)(path, "rb")
-    with opened as handle:
-        yield from iter(partial(handle.readline, limit + 1), b"")
 
 
 def _open_zip(path: Path, _mode: str) -> IO[bytes]:

@@ -108,9 +108,7 @@ def parse_postgres(address: str) -> tuple[str, str]:
     if not server.startswith(("postgresql://", "postgres://")) or not table:
         raise ConfigError(f"a Postgres address is {_FORM}, not {address!r}")
     if not _TABLE.fullmatch(table) or len(table.rpartition(".")[2].encode()) > _MAX_NAME:
-        raise ConfigError(
-            f"a table's name is made of letters, digits, _, $ and -, at most {_MAX_NAME}, "
-            f"not {table!r}"
-        )
+        form = f"letters, digits, _, $ and -, at most {_MAX_NAME}"
+        raise ConfigError(f"a table's name is made of {form}, not {table!r}")
     options = urlencode(values, quote_via=quote)
     return server + (f"?{options}" if options else ""), table

@@ -38,10 +38,9 @@ _CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?
 NUMBERS = (("smallest", "largest"), ("earliest", "latest"))
 #: Columns of numbers hold every whole number up to here.
 _EXACT = 2**53
-_UPPER = ("lt", "lte")
 #: Maximum number of tags of a document; Milvus has such a limit.
 MAX_TAGS = 4096
-_EXISTS = 0  # in place of a hash: the field has a value
+EXISTS = 0  # in place of a hash: the field has a value
 _YEAR = 31_556_952  # seconds
 
 
@@ -73,12 +72,6 @@ class Condition:
     values: tuple[Value, ...]
     is_date: bool = False  # whether a range is one of dates; see :func:`resolve`
     is_negated: bool = False  # whether it must not hold; a document without a value passes
-
-    @property
-    def number(self) -> str:
-        """What a range is compared with, as ``document_numbers`` names it."""
-        least, most = NUMBERS[self.is_date]
-        return f"{least if self.kind in _UPPER else most}:{self.name}"
 
 
 @dataclass(frozen=True)
@@ -286,8 +279,8 @@ def _limit(value: str, text: str) -> Value:
 
 def document_tags(metadata: Metadata) -> list[str]:
     """Return a tag for each field, and one for each of its values."""
-    values = {name: (_EXISTS, *map(filter_hash, items(v))) for name, v in metadata.items()}
-    return list(dict.fromkeys(_tag(name, key) for name, keys in values.items() for key in keys))
+    values = {name: (EXISTS, *map(filter_hash, items(v))) for name, v in metadata.items()}
+    return list(dict.fromkeys(tag(name, key) for name, keys in values.items() for key in keys))
 
 
 def document_numbers(metadata: Metadata) -> dict[str, float]:
@@ -307,20 +300,8 @@ def document_numbers(metadata: Metadata) -> dict[str, float]:
     return extremes
 
 
-def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
-    """Return the tags of which a document must have one, or with false must have none.
-
-    For conditions other than ranges and ``contains``.
-    """
-    hashes, is_wanted = (*map(filter_hash, condition.values),), condition.kind != "not"
-    if condition.kind == "exists":
-        hashes, is_wanted = (_EXISTS,), bool(condition.values[0])
-    # Without a value no document may match: nothing has an empty tag.
-    tags = tuple(_tag(condition.name, value) for value in hashes) or ("",)
-    return tags, is_wanted != condition.is_negated
-
-
-def _tag(name: str, value: int) -> str:
+def tag(name: str, value: int) -> str:
+    """Return the tag of a field's value, by its hash."""
     if len(name) >= 64 or not name.isprintable():
         name = hashlib.sha256(name.encode()).hexdigest()
     return f"{name}={value:016x}"

@@ -96,24 +96,22 @@ def check_model(
 
     Digests that either does not know are not compared.
     """
+    if settings.fingerprint != fingerprint:
+        prints = f"fingerprint {settings.fingerprint[:8]}, not {fingerprint[:8]}"
+        model = f"another model ({settings.model or 'unnamed'}, {prints})"
+        remedy = "index again with this one, or search with that one"
+        raise IndexMismatchError(f"{label} was indexed by {model}; {remedy}")
     for name, digest in settings.digests.items():
-        if settings.fingerprint == fingerprint and digests.get(name, digest) != digest:
+        if digests.get(name, digest) != digest:
             raise IndexMismatchError(
                 f"{label} was indexed with another {name} of the model {settings.model}; "
                 "copy the model again, or index again with this one"
             )
-    if settings.fingerprint != fingerprint:
-        raise IndexMismatchError(
-            f"{label} was indexed by another model ({settings.model or 'unnamed'}, "
-            f"fingerprint {settings.fingerprint[:8]}, not {fingerprint[:8]}); index again with "
-            "this one, or search with that one"
-        )
 
 
 def check_ids(ids: object) -> list[str]:
     """Return the different ids of documents to delete; refuse what is no list of texts."""
-    is_text = isinstance(ids, str | bytes)
-    names: list[Any] = list(ids) if isinstance(ids, Iterable) and not is_text else [None]
+    names: list[Any] = [None] if isinstance(ids, str) or not isinstance(ids, Iterable) else [*ids]
     if not all(isinstance(name, str) for name in names):
         raise DataError("ids to delete are a list of texts")
     return list(dict.fromkeys(names))

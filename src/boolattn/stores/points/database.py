@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from boolattn.errors import IndexFolderError, MissingDataError
 from boolattn.stores.base import warned
-from boolattn.stores.filters import RANGES, Condition, Filter, tag_condition
+from boolattn.stores.filters import EXISTS, NUMBERS, RANGES, Condition, Filter, tag
 from boolattn.stores.foreign import DOT, Collection
 from boolattn.stores.settings import StoreSettings, no_index, saved_settings
-from boolattn.stores.values import number_key
+from boolattn.stores.values import filter_hash, number_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,9 +59,14 @@ def of_points(where: Filter) -> Filter:
 
 
 def _stored(condition: Condition) -> Condition:
-    if condition.kind in RANGES:
-        return replace(condition, name=f"numbers.{number_key(condition.number)}")
-    tags, is_wanted = tag_condition(condition)
+    name, kind, values = condition.name, condition.kind, condition.values
+    if kind in RANGES:
+        extreme = NUMBERS[condition.is_date][kind in ("gt", "gte")]
+        return replace(condition, name=f"numbers.{number_key(f'{extreme}:{name}')}")
+    is_wanted = (bool(values[0]) if kind == "exists" else kind != "not") != condition.is_negated
+    hashes = [EXISTS] if kind == "exists" else map(filter_hash, values)
+    # Without a value no document may match: nothing has an empty tag.
+    tags = tuple(tag(name, value) for value in hashes) or ("",)
     return Condition("tags", "in" if is_wanted else "not", tags)
 
 

@@ -29,6 +29,8 @@ from boolattn.stores.points.database import (
     IS_HEAD,
     IS_PASSAGE,
     LACKS,
+    VECTOR,
+    WORDS,
     Database,
     expression,
 )
@@ -212,14 +214,14 @@ class MilvusCollection(Database):
         for name, (n_items, n_bytes) in _LISTS.items():
             limits = {"max_capacity": n_items, "max_length": n_bytes}
             schema.add_field(name, DataType.ARRAY, element_type=DataType.VARCHAR, **limits)
-        schema.add_field(self.vector_field, DataType.FLOAT_VECTOR, dim=self.settings.dimension)
+        schema.add_field(VECTOR, DataType.FLOAT_VECTOR, dim=self.settings.dimension)
         index = MilvusClient.prepare_index_params()
         graph = {"index_type": "HNSW", "params": {"M": 32, "efConstruction": 80}}
         kind = {"index_type": "FLAT"} if self.settings.vectors == "exact" else graph
-        index.add_index(self.vector_field, metric_type="IP", **kind)
+        index.add_index(VECTOR, metric_type="IP", **kind)
         if self.settings.words:
-            schema.add_field(self.word_field, DataType.SPARSE_FLOAT_VECTOR)
-            index.add_index(self.word_field, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+            schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
+            index.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
         lists = () if is_lite else ("tags", "asserted", "denied")
         for name in ("document", "part", *lists):
             index.add_index(name, index_type="INVERTED")
@@ -241,18 +243,18 @@ class MilvusCollection(Database):
         self.call("drop_collection", collection)
 
     def insert(self, points: list[Row]) -> None:
-        self.call("upsert", self.collection, [*map(self._entity, points)])
-
-    def _entity(self, point: Row) -> Row:
-        body, starts = point["body"], range(0, len(point["body"]), _CHARACTERS)
-        row = point | {"body": [body[start : start + _CHARACTERS] for start in starts]}
-        row |= {name: row[name][:_MAX_ITEMS] for name in ("asserted", "denied")}
-        if point[self.vector_field] is None:
-            row[self.vector_field] = np.zeros(self.settings.dimension, np.float32)
-        row[self.word_field] = term_weights(point[self.word_field], self.mean_length) or _NO_TERM
-        if not self.settings.words:
-            del row[self.word_field]
-        return row
+        nothing, rows = np.zeros(self.settings.dimension, np.float32), []
+        for point in points:
+            body, starts = point["body"], range(0, len(point["body"]), _CHARACTERS)
+            row = point | {"body": [body[start : start + _CHARACTERS] for start in starts]}
+            row |= {name: row[name][:_MAX_ITEMS] for name in ("asserted", "denied")}
+            if row[VECTOR] is None:
+                row[VECTOR] = nothing
+            words = row.pop(WORDS)
+            if self.settings.words:
+                row[WORDS] = term_weights(words, self.mean_length) or _NO_TERM
+            rows.append(row)
+        self.call("upsert", self.collection, rows)
 
     def remove(self, *conditions: Condition) -> None:
         self.call("delete", self.collection, filter=self._written(Filter(conditions)))

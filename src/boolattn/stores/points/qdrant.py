@@ -213,15 +213,15 @@ class QdrantCollection(Database):
         self.call("delete_collection", collection)
 
     def insert(self, points: list[Row]) -> None:
-        self.call("upsert", self.collection, [*map(self._point, points)])
-
-    def _point(self, point: Row) -> Model:
-        payload = {**point, "body": json.loads(point["body"])}
-        key, vector, words = (payload.pop(name) for name in ("key", VECTOR, WORDS))
-        named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
-        if words:
-            named[WORDS] = _sparse(term_weights(words, self.mean_length))
-        return models.PointStruct(id=key, vector=named, payload=payload)
+        structs = []
+        for point in points:
+            payload = {**point, "body": json.loads(point["body"])}
+            key, vector, words = (payload.pop(name) for name in ("key", VECTOR, WORDS))
+            named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
+            if words:
+                named[WORDS] = _sparse(term_weights(words, self.mean_length))
+            structs.append(models.PointStruct(id=key, vector=named, payload=payload))
+        self.call("upsert", self.collection, structs)
 
     def remove(self, *conditions: Condition) -> None:
         self.call("delete", self.collection, self._every(conditions))
