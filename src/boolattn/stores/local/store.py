@@ -18,8 +18,8 @@ from boolattn.stores.base import Array, Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest, read_stamps
 from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
-from boolattn.stores.local.snapshot import Snapshot, faiss_module, write_graph
-from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
+from boolattn.stores.local.snapshot import Snapshot
+from boolattn.stores.settings import EXACT, check_build, check_ids, no_documents
 from boolattn.stores.writer import Draft
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ class LocalStore(Store):
     ) -> Iterator[LocalDraft]:
         """Build a store, which appears when it is complete."""
         folder = Path(address)
-        settings = settings.completed(EXACT, _PRECISIONS)
-        if settings.vectors == HNSW:
-            faiss_module()  # before anything is encoded
+        settings = settings.completed((EXACT,), _PRECISIONS)
         with disk.writing(folder):
             has_index = (folder / disk.MANIFEST).exists()
             is_stopped = (folder / disk.SEGMENTS).is_dir()
@@ -142,7 +140,6 @@ class LocalStore(Store):
             "deleted": len(manifest.deleted),
             "passages": int(np.diff(rows.first_rows)[rows.live].sum()),
             **super().info(),
-            "recall": manifest.graph.get("recall"),
             "megabytes": round(manifest.size / 1e6, 3),
             "changes": manifest.generation,
         }
@@ -200,9 +197,7 @@ class LocalDraft(Draft):
         )
         if self.files:
             rows = Rows(folder, manifest.measured(folder))
-            first_row, first = (self._rows.n_rows, self._rows.n_documents) if self._rows else (0, 0)
-            if manifest.settings.vectors == HNSW:
-                manifest = write_graph(folder, manifest, rows, first_row)
+            first = self._rows.n_documents if self._rows else 0
             if manifest.settings.words:
                 from boolattn.stores.local.words import write_words
 
