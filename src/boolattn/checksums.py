@@ -113,7 +113,19 @@ def verify(folder: Path, sums: Mapping[str, str], manifest: str, remedy: str = D
 
     A folder that was verified is remembered by the sizes and times of its files.
     """
-    known = cache_folder() / "verified" / _stamp(folder, sums, manifest)
+    stamps: list[Any] = [str(folder.resolve() / manifest), dict(sums)]
+    for name in sums:
+        path = folder / name
+        if not is_inside(folder, name):
+            raise DataError(f"{name!r} in {folder / manifest} leads out of the model's folder")
+        check_regular(path)
+        try:
+            status = path.stat()
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} is missing; {DAMAGED}") from error
+        stamps.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
+    stamp = hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
+    known = cache_folder() / "verified" / stamp
     with suppress(OSError):
         known.stat()
         return
@@ -123,21 +135,6 @@ def verify(folder: Path, sums: Mapping[str, str], manifest: str, remedy: str = D
     # With a read-only home every start verifies.
     with suppress(DataError), atomic_file(known):
         pass
-
-
-def _stamp(folder: Path, sums: Mapping[str, str], manifest: str) -> str:
-    stamps: list[Any] = [str(folder.resolve() / manifest), dict(sums)]
-    for name in sums:
-        path = folder / name
-        if not is_inside(folder, name):
-            raise DataError(f"{name!r} in {folder / manifest} leads out of the model's folder")
-        try:
-            status = path.stat()
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path} is missing; {DAMAGED}") from error
-        check_regular(path)
-        stamps.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
-    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
 
 
 def file_sum(path: Path) -> str:
@@ -182,10 +179,9 @@ def _inside(file: Path, pairs: Iterable[tuple[Any, Any]]) -> list[Path]:
         if not isinstance(name, str) or not isinstance(kind, str):
             raise DataError(f"{file} is damaged: a module needs a path and a type; {DAMAGED}")
         if not kind.startswith(_LIBRARY):
-            raise DataError(
-                f"{file} asks for the code {kind[:80]!r}, which is not sentence-transformers'; "
-                "it is not run: load the model yourself, and pass it to TorchEncoder()"
-            )
+            code = f"the code {kind[:80]!r}, which is not sentence-transformers'"
+            remedy = "it is not run: load the model yourself, and pass it to TorchEncoder()"
+            raise DataError(f"{file} asks for {code}; {remedy}")
         if not is_inside(folder, name):
             raise DataError(f"{file}: the module {name[:80]!r} is outside the folder; {DAMAGED}")
         folders.append(folder / name)
@@ -214,9 +210,8 @@ def _check_part(part: Path) -> None:
         weights = sorted({*weights, *(part / name for name in names)})
     pickled = [path for path in part.glob("*") if path.suffix in _PICKLED]
     if pickled and not weights:
-        raise DataError(
-            f"{min(pickled)} is pickled and could run code; save the model with safetensors"
-        )
+        remedy = "save the model with safetensors"
+        raise DataError(f"{min(pickled)} is pickled and could run code; {remedy}")
     for name in _OBJECTS:
         if (part / name).is_file():
             _read(part / name, dict)

@@ -166,20 +166,6 @@ def test_a_deletion_that_fails_is_none_and_its_rest_is_masked(address, monkeypat
     assert "new" not in nearest(store, "h peas")
 
 
-def test_a_deletion_whose_answer_is_lost_is_done(address, monkeypatch):
-    store = build(address)
-    owner = store_type(address).kind
-    remove = owner.remove
-
-    def unanswered(self, *conditions):
-        remove(self, *conditions)
-        raise ServerError("no answer")
-
-    monkeypatch.setattr(owner, "remove", unanswered)
-    store.delete(["soup"])
-    assert store.find(["soup"]) == {}
-
-
 def test_a_build_that_lost_documents_is_refused(address, monkeypatch):
     store = build(address)
     monkeypatch.setattr(points_draft, "key_of", lambda _: 5)

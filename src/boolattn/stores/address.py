@@ -86,10 +86,8 @@ def parse_server(address: str, kind: str, secret: str) -> tuple[str, str]:
     name = r"[A-Za-z_][\w-]{0,200}"
     match = re.fullmatch(rf"{kind}(\+https)?:(.+)/({name})", address, re.ASCII)
     if match is None or (is_server and not _SERVER.fullmatch(match[2])):
-        raise ConfigError(
-            f"{address!r} is no address of a store: write {kind}://HOST:PORT/NAME or "
-            f"{kind}:PATH/NAME, with a name of letters, digits, - and _"
-        )
+        forms = f"{kind}://HOST:PORT/NAME or {kind}:PATH/NAME, NAME of letters, digits, - and _"
+        raise ConfigError(f"{address!r} is no address of a store: write {forms}")
     scheme = f"http{'s' if match[1] else ''}:" if is_server else ""
     return scheme + match[2], match[3]
 

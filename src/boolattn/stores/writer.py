@@ -116,9 +116,7 @@ def encode_from(values: Any) -> Encode:  # noqa: ANN401 - anything like an array
         for texts in lists:
             start, end = end, end + len(texts)
             if end > len(vectors):
-                raise DataError(
-                    f"there are only {len(vectors)} vectors for {end} or more documents"
-                )
+                raise DataError(f"only {len(vectors)} vectors for {end} or more documents")
             yield vectors[start:end]
         if end < len(vectors):
             raise DataError(f"there are {len(vectors)} vectors for {end} documents")
@@ -173,9 +171,8 @@ class Writer:
             for batch in batches(documents, size or draft.batch_size, self.passages):
                 names = [entry.document.id for entry in batch]
                 if not replace_old and (known := draft.known(names)):
-                    raise DataError(
-                        f"the index has the id {min(known)!r} already; boolattn update replaces it"
-                    )
+                    reason = f"has the id {min(known)!r} already; boolattn update replaces it"
+                    raise DataError(f"the index {reason}")
                 if draft.has(batch):
                     self.progress(len(batch))
                     continue
@@ -216,10 +213,8 @@ class Writer:
         names = [entry.document.id for entry in batch for _ in entry.spans]
         vectors = checked_vectors(vectors, names)
         if vectors.shape != (len(names), self.encoder.dimension):
-            raise DataError(
-                f"the encoder gave vectors of shape {vectors.shape} for {len(names)} "
-                f"passages and dimension {self.encoder.dimension}"
-            )
+            expected = f"{len(names)} passages and dimension {self.encoder.dimension}"
+            raise DataError(f"the encoder gave vectors of shape {vectors.shape} for {expected}")
         scaled = unit if self.encoder.similarity == "cosine" else np.asarray
         lengths = [len(entry.spans) for entry in batch]
         first = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)

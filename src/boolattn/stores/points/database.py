@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from boolattn.errors import IndexFolderError, MissingDataError
+from boolattn.errors import IndexFolderError
 from boolattn.stores.base import warned
 from boolattn.stores.filters import EXISTS, NUMBERS, RANGES, Condition, Filter, tag
 from boolattn.stores.foreign import DOT, Collection
@@ -25,7 +25,6 @@ from boolattn.stores.values import filter_hash, number_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from boolattn.stores.foreign import Row
 
@@ -92,7 +91,6 @@ class Database(Collection):
     settings: StoreSettings  # of a store of ours
     alias = ""  # the name of a store of ours, for which the name of the collection is looked up
     id_field, vector_field, word_field, metric = "key", VECTOR, WORDS, DOT
-    path: Path | None = None  # of a local database: what is there if the database is
     parse: Any  # returns the server or path of an address, and the name of the store
 
     @classmethod
@@ -103,16 +101,6 @@ class Database(Collection):
         database.name, database.collection = address, database.alias
         database.connect(client)
         return database
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether a local database is not there: the client would make an empty one."""
-        return self.path is not None and not self.path.exists()
-
-    def check_there(self) -> None:
-        """Refuse a local database that is not there."""
-        if self.is_missing:
-            raise MissingDataError(f"{self.name}: there is no database at {self.path}")
 
     def at(self, collection: str) -> Self:
         """Return the same database with another collection."""
@@ -146,9 +134,8 @@ class Database(Collection):
         """Return the collection in use, and the stopped builds; remove what a build replaced."""
         names, current = sorted(self.names()), self.target()
         if self.alias in names and not current:
-            raise IndexFolderError(
-                f"{self.name} is a collection that boolattn did not make; choose another name"
-            )
+            reason = "is a collection that boolattn did not make; choose another name"
+            raise IndexFolderError(f"{self.name} {reason}")
         form = re.compile(rf"{re.escape(self.alias)}__[0-9a-f]{{16}}")
         builds = [name for name in names if form.fullmatch(name)]
         for name in builds:

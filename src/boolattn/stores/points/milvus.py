@@ -110,7 +110,6 @@ class MilvusCollection(Database):
             self.call("load_collection", self.collection, timeout=_LOAD_TIMEOUT)
 
     def describe(self) -> Described:
-        self.check_there()
         about = self.call("describe_collection", self.collection)
         fields = {field["name"]: field for field in about["fields"]}
         types = {name: getattr(f["type"], "name", "") for name, f in fields.items()}
@@ -191,7 +190,7 @@ class MilvusCollection(Database):
         return f"(not {test})" if is_json else f"({name} is null or not ({test}))"
 
     def target(self) -> str:
-        if self.is_missing:
+        if self.path and not self.path.exists():
             return ""
         self.names()  # a server that does not answer is an error
         try:
@@ -282,9 +281,8 @@ def open_client(address: str) -> MilvusClient:
     except MilvusException as error:
         if "://" in address:
             raise
-        raise ServerError(
-            f"{address}: {error.message}; a file allows one process; is it open in another?"
-        ) from error
+        hint = "a file allows one process; is it open in another?"
+        raise ServerError(f"{address}: {error.message}; {hint}") from error
 
 
 class MilvusStore(PointStore):

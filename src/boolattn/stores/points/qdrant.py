@@ -86,7 +86,6 @@ class QdrantCollection(Database):
             return getattr(client, method)(*values, **options)
 
     def describe(self) -> Described:
-        self.check_there()
         params = self.call("get_collection", self.collection).config.params.vectors or {}
         vectors = {}
         for name, about in (params if isinstance(params, dict) else {"": params}).items():
@@ -171,7 +170,7 @@ class QdrantCollection(Database):
         return models.Filter(should=tests or [_any_of(key, ())])
 
     def target(self) -> str:
-        if self.is_missing:
+        if self.path and not self.path.exists():
             return ""
         aliases = self.call("get_aliases").aliases
         return next((a.collection_name for a in aliases if a.alias_name == self.alias), "")
