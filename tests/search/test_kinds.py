@@ -47,6 +47,7 @@ def found(searcher, query, **options):
         ("no dairy please", {}, DAIRY),
         ("dishes", {"negative": ["dairy"]}, DAIRY),
         ("dishes NOT dairy", {"hybrid": False}, DAIRY),
+        ("dishes NOT dairy", {"exhaustive": True}, DAIRY),
         ("dishes NOT dairy", {"kinds": False}, {"stew"}),  # by its word
         ("dishes NOT dairy", {"strict_not": False}, set()),
         ("dishes without meat", {}, {"curry", "stew"}),

@@ -44,6 +44,8 @@ def test_operators_select_the_right_documents(shared, query, expected, hybrid):
     assert set(ids(result)) == expected
     assert result.is_composed
     assert result.tree == parse(query)
+    exhaustive = shared.search(query, k=len(expected), hybrid=hybrid, exhaustive=True)
+    assert ids(exhaustive) == ids(result)
 
 
 def test_a_plain_query_is_scored_by_its_one_vector(shared, retriever):

@@ -244,7 +244,7 @@ WRONG = (None, b"moths", ["moths"], {"a": 1}, float("nan"), 1.5, object(), True,
 def test_arguments_of_any_type_are_refused_or_answered(index, retriever, value):
     """Whatever is given: an answer, or one line."""
     searcher = Searcher.open(index, retriever)
-    names = ("mode", "filters", "hybrid", "compose", "strict_not", "verdicts")
+    names = ("mode", "filters", "hybrid", "compose", "strict_not", "exhaustive", "verdicts")
     calls = [
         lambda: searcher.search(value),
         lambda: searcher.search_many(value),

@@ -313,6 +313,8 @@ def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):
     external = Searcher(store, retriever, parser=None)
     with pytest.raises(ConfigError, match="has no words; leave out hybrid, or index words"):
         external.search("moths", hybrid=True)
+    with pytest.raises(ConfigError, match="cannot compare every document: leave out exhaustive"):
+        external.search("moths NOT birds", exhaustive=True)
     with pytest.raises(QueryError, match="k must be at least 1"):
         external.search("moths", k=0)
     other = Searcher(store, lambda texts: np.ones((len(texts), 3)), parser=None)

@@ -59,6 +59,7 @@ _OPERATORS = {"AND": "green", "OR": "cyan", "NOT": "red"}
 @option("--allow", multiple=True, help="Word that is not of a negated kind; repeatable.")
 @option("--min-score", type=float, help="Least similarity of a result to what is asked for.")
 @option("--plain", is_flag=True, help="Do not read and, or, not: compare the whole text.")
+@option("--exhaustive", is_flag=True, help="Score all documents.")
 @option("--explain", is_flag=True, help="Show ranks for each operand, and what is ranked lower.")
 @model_option
 @option("--verify", is_flag=True, help="Check hashes of the index files.")

@@ -201,7 +201,7 @@ def rank(reader: Reader, queries: Sequence[Retrieval], depth: int) -> None:
     for query in queries:
         query.depth = depth
         (composed if query.plan.is_composed or query.options.hybrid else single).append(query)
-    if reader.compares_all:
+    if reader.compares_all or any(query.options.exhaustive for query in queries):
         _scan(reader, queries)
         return
     # Apart: a single-vector query needs few neighbours, a composed one many candidates.

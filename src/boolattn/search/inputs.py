@@ -63,6 +63,7 @@ class SearchOptions:
     #: the shipped model finds for words that have nothing to do with the documents.
     min_score: float | None = None
     rerank: int = limited(100, least=0)  # first results that a reranker sorts
+    exhaustive: bool = False  # whether every document is scored, instead of candidates
     verdicts: bool = True  # whether each result is explained; costs time in long rankings
     offset: int = limited(0, least=0)  # better documents to pass over, for the next page
     explain: bool = False  # whether to add the documents that composition ranks lower

@@ -90,8 +90,8 @@ class Reader(ABC):
         """Return the similarities of given documents. Shape ``(vectors, keys)``."""
 
     def scan(self, _vectors: Array, _where: Filter) -> tuple[Keys, Array]:
-        """Return all documents that pass a filter, with their similarities, if it compares all."""
-        raise NotImplementedError
+        """Return all documents that pass a filter, with their similarities."""
+        raise ConfigError(f"{self.label} cannot compare every document: leave out exhaustive")
 
     @abstractmethod
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:

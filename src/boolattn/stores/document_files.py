@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.data.records import Document
 from boolattn.errors import DataError, MissingDataError
 from boolattn.jsonl import (
+    ENDINGS,
     MAX_LINE,
     check_object,
     parse_object,
@@ -107,7 +108,10 @@ def _rows(path: Path) -> Rows:
         return _folder(path, _text_files(path))
     if path != STDIN and not path.is_file():
         raise MissingDataError(f"there is no file {path}")
-    kind = re.sub(r"\.(gz|xz)$", "", path.name.lower()).rpartition(".")[2]
+    name = path.name.lower()
+    for ending in ENDINGS[1:]:
+        name = name.removesuffix(ending)
+    kind = name.rpartition(".")[2]
     if kind in ("parquet", "xlsx"):
         return read_parquet(path) if kind == "parquet" else read_sheets(path)
     if path.suffix.lower() in READERS:

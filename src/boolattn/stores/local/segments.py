@@ -82,6 +82,12 @@ def write_segment(folder: Path, digest: str, batch: Batch, vectors: Array, preci
     return name
 
 
+def find_segment(folder: Path, digest: str) -> str:
+    """Return the name of a segment that an earlier build finished, if it is not damaged."""
+    paths = folder.glob(f"{SEGMENTS}/{digest}-*{ENDING}")
+    return next((path.name for path in paths if file_sum(path) in path.name), "")
+
+
 class Segment:
     """A segment opened for reading: mapped into memory, or copied if the index is small."""
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from boolattn.checksums import file_sum
 from boolattn.errors import BoolattnError, IndexFolderError
 from boolattn.stores.base import Array, Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest, read_stamps
-from boolattn.stores.local.segments import ENDING, Rows, write_segment
+from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
 from boolattn.stores.local.snapshot import Snapshot
 from boolattn.stores.settings import EXACT, check_build, check_ids, no_documents
 from boolattn.stores.writer import Draft
@@ -166,8 +165,8 @@ class LocalDraft(Draft):
 
     def has(self, batch: Batch) -> bool:
         """Take over a segment that an earlier build finished, if it is not damaged."""
-        paths = self._folder.glob(f"{disk.SEGMENTS}/{self._digest(batch)}-*{ENDING}")
-        if segment := next((path.name for path in paths if file_sum(path) in path.name), ""):
+        segment = find_segment(self._folder, self._digest(batch))
+        if segment:
             self._append(batch, segment)
         return bool(segment)
 
