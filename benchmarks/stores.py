@@ -1,6 +1,6 @@
 """Composed search beside one plain vector query of the same store; memory, disk and cold start.
 
-    python -m benchmarks.stores [--documents 200000] [--stores exact int8 postgres qdrant]
+    python -m benchmarks.stores [--documents 200000] [--stores exact hnsw int8 postgres qdrant]
         [--out RESULTS.json]
 
 The corpus is made up: a document is about two of 400 topics; its vector is their mean with noise,
@@ -55,6 +55,7 @@ STORES: dict[str, tuple[dict[str, str], Callable[[Path], str]]] = {
     "exact": ({}, lambda folder: str(folder / "index")),
     "float16": ({"precision": "float16"}, lambda folder: str(folder / "index")),
     "int8": ({"precision": "int8"}, lambda folder: str(folder / "index")),
+    "hnsw": ({"vectors": "hnsw"}, lambda folder: str(folder / "index")),
     "postgres": ({}, lambda folder: _postgres(folder)),
     "postgres-exact": ({"vectors": "exact"}, lambda folder: _postgres(folder)),
     "qdrant": ({}, lambda folder: f"qdrant:{folder}/qdrant/items"),
@@ -216,7 +217,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--documents", type=int, default=200_000)
     parser.add_argument("--queries", type=int, default=100)
-    parser.add_argument("--stores", nargs="+", choices=STORES, default=["exact", "int8"])
+    parser.add_argument("--stores", nargs="+", choices=STORES, default=["exact", "hnsw", "int8"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -30,12 +30,12 @@ def test_nothing_heavy_is_imported_before_use(code):
     assert "boolattn" in loaded
     assert not loaded & {"torch", "transformers", "matplotlib", "sentence_transformers"}
     # Nor what only some stores need.
-    assert not loaded & {"psycopg", "pymilvus", "qdrant_client", "tantivy"}
+    assert not loaded & {"faiss", "psycopg", "pymilvus", "qdrant_client", "tantivy"}
 
 
 #: What an attached plug-in does not need.
 ABSENT = (
-    "typer rich sklearn sentence_transformers scipy tantivy pandas accelerate datasets "
+    "typer rich sklearn sentence_transformers scipy faiss tantivy pandas accelerate datasets "
     "fastapi uvicorn matplotlib onnxruntime pydantic"
 )
 ATTACHED = f"""

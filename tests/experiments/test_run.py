@@ -161,7 +161,7 @@ def test_no_optional_package_is_needed():
     code = (
         "import sys, importlib.machinery as machinery\n"
         "lacking = ('zstandard', 'typer', 'rich', 'datasets', 'matplotlib', 'marisa_trie',\n"
-        "           'tantivy')\n"
+        "           'tantivy', 'faiss')\n"
         "own = machinery.PathFinder.find_spec\n"
         "def find(name, path=None, target=None):\n"
         "    return None if name.split('.')[0] in lacking else own(name, path, target)\n"

@@ -53,12 +53,15 @@ def test_index_prints_a_summary(place):
         "--model",
         place / "model",
     )
-    done = run(*arguments, "--json", "--vectors", "exact")
+    done = run(*arguments, "--json", "--vectors", "hnsw")
     about = json.loads(done.stdout)
-    assert (about["documents"], about["vectors"], about["words"]) == (25, "exact", True)
+    assert (about["documents"], about["vectors"], about["words"]) == (25, "hnsw", True)
+    assert about["recall"]["10"] > 0.9
+    assert "recall" in run("info", place / "other").stdout
+    assert "recall" not in run("info", place / "index").stdout  # exact
     # The index names its model, so adding needs none.
     done = run("add", place / "other", place / "more.jsonl")
-    assert "26 documents, exact, " in done.stdout
+    assert "26 documents, hnsw (recall@10" in done.stdout
     again = run("add", place / "other", place / "more.jsonl")
     assert isinstance(again.exception, BoolattnError)
     assert str(again.exception) == (
@@ -273,7 +276,7 @@ def test_a_prompt_brings_back_the_last_query():
         (("info", "nowhere"), "there is no index at nowhere"),
         (
             ("index", "docs.jsonl", "--out", "y", "--model", "model", "--vectors", "z"),
-            "vectors must be one of exact, got 'z'",
+            "vectors must be one of exact, hnsw, got 'z'",
         ),
     ],
 )

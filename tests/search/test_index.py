@@ -7,6 +7,7 @@ import random
 import resource
 import shutil
 import signal
+import sys
 import time
 from contextlib import contextmanager
 
@@ -21,6 +22,7 @@ from boolattn.errors import (
     DataError,
     IndexFolderError,
     IndexMismatchError,
+    MissingDataError,
 )
 from boolattn.search import Document, Searcher
 from boolattn.stores.local.manifest import MANIFEST
@@ -95,10 +97,14 @@ def test_progress_of_a_resumed_build_counts_what_is_there(folder, retriever, mon
     assert sum(counts) == 25
 
 
-def test_a_folder_has_no_graph(folder, retriever):
-    with pytest.raises(ConfigError, match="vectors must be one of exact, got 'hnsw'"):
+def test_without_faiss_search_is_exact(folder, retriever, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingDataError, match=r"exact, needs faiss.*\[hnsw\]"):
         Searcher.build(folder, ["moths"], retriever, vectors="hnsw")
     assert not folder.exists()
+    built = Searcher.build(folder, ["moths", "ants"], retriever)
+    assert built.settings.vectors == "exact"
+    assert built.search("ants").hits[0].text == "ants"
 
 
 @pytest.mark.parametrize("batch_size", [None, 2])
@@ -144,7 +150,7 @@ def test_bad_documents_and_settings_are_refused(folder, retriever, tmp_path):
     odd = Document(id="a", text="x", metadata={"y": b"x"})
     with pytest.raises(DataError, match="document 'a': the field 'y' is bytes; metadata are text"):
         Searcher.build(folder, [odd], retriever, replace=True)
-    with pytest.raises(ConfigError, match=r"vectors must be one of exact, got 'annoy'"):
+    with pytest.raises(ConfigError, match=r"vectors must be one of exact, .*, got 'annoy'"):
         Searcher.build(folder, word_model.corpus(), retriever, vectors="annoy")
     with pytest.raises(ConfigError, match=r"precision must be one of float32, .*, got 'int4'"):
         Searcher.build(folder, word_model.corpus(), retriever, precision="int4")
@@ -270,7 +276,7 @@ def test_a_manifest_of_another_format_or_leading_elsewhere_is_refused(folder, re
     shutil.copytree(shared.store.folder, folder)
     values = read_manifest(folder / MANIFEST)
     write_manifest(folder / MANIFEST, values | {"format": 99})
-    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 5"):
+    with pytest.raises(IndexMismatchError, match="has format 99, this version reads 4"):
         Searcher.open(folder, retriever)
     write_manifest(folder / MANIFEST, values | {"files": {"../../etc/passwd": "0"}})
     with pytest.raises(IndexFolderError, match="leads out of the index"):

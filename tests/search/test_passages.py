@@ -7,7 +7,6 @@ import pytest
 
 from boolattn.search import Document, Searcher
 from boolattn.stores.analysis import cut
-from boolattn.stores.local.snapshot import Snapshot
 from tests.search import word_model
 
 #: So long that each is a passage; the other documents are shorter.
@@ -34,11 +33,12 @@ def test_passages_are_the_whole_text_in_order(n_tokens):
     assert cut("short", n_tokens)[0][0] == 0
 
 
-@pytest.fixture(params=[True, False])
-def searcher(request, folder, retriever, monkeypatch):
-    monkeypatch.setattr(Snapshot, "compares_all", request.param)
+@pytest.fixture(params=["exact", "hnsw"])
+def searcher(request, folder, retriever):
     documents = [*word_model.corpus(), LONG]
-    return Searcher.build(folder, documents, retriever, passages=N_TOKENS, segment_size=10)
+    return Searcher.build(
+        folder, documents, retriever, vectors=request.param, passages=N_TOKENS, segment_size=10
+    )
 
 
 def reader_of(searcher):

@@ -10,7 +10,6 @@ from boolattn.query.tree import atoms, clauses, conjunctions
 from boolattn.scoring.fitted import fit
 from boolattn.search import Document, Searcher
 from boolattn.service.app import create_app
-from boolattn.stores.local.snapshot import Snapshot
 from tests.search import word_model
 
 
@@ -137,10 +136,9 @@ def test_a_condition_under_and_is_a_filter(shared, condition, filters):
         assert set(ids(one)) == set(ids(expected))
 
 
-@pytest.mark.parametrize("compares_all", [True, False])
-def test_each_alternative_has_its_own_conditions(retriever, tmp_path, monkeypatch, compares_all):
-    monkeypatch.setattr(Snapshot, "compares_all", compares_all)
-    searcher = Searcher.build(tmp_path / "i", word_model.corpus(), retriever)
+@pytest.mark.parametrize("vectors", ["exact", "hnsw"])
+def test_each_alternative_has_its_own_conditions(retriever, tmp_path, vectors):
+    searcher = Searcher.build(tmp_path / "i", word_model.corpus(), retriever, vectors=vectors)
     result = searcher.search("(moths AND year>=1990) OR (birds AND year<1990)", k=25)
     found = [(hit.id.partition("-")[0], hit.metadata["year"]) for hit in result.hits]
     # Every document meets one of the conditions; moths are ranked by the first alone.

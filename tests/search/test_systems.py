@@ -203,7 +203,7 @@ def test_bm25_orders_equal_documents_by_row():
 def test_composed_rankings_need_no_tantivy():
     code = """
 import sys
-for name in ("tantivy", "click"):
+for name in ("tantivy", "faiss", "click"):
     sys.modules[name] = None
 from boolattn.data.records import Document
 from boolattn.encoders.models import load_model

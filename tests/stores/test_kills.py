@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-WAYS = ("exact",)
+WAYS = ("exact", "hnsw")
 OLD = {"both", *(f"old-{n}" for n in range(20))}
 NEW = {f"new-{n}" for n in range(4)}
 #: What the index holds before and after.
@@ -25,10 +25,10 @@ STATES = {
 }
 #: Events that change the manifest, which is when a local store changes.
 COMMIT = r"^(open|os.rename|os.remove) .*manifest\.json"
-#: Kills amid the rows.
+#: A kill of each other way to search, amid its rows.
 AMID = (
-    ("exact", "add", r"os.rename .*words-", 1),
-    ("exact", "update", COMMIT, 1),
+    ("hnsw", "add", r"os.rename .*words-", 1),
+    ("hnsw", "update", COMMIT, 1),
 )
 
 

@@ -113,9 +113,9 @@ def test_vectors_of_other_lengths_keep_theirs(precision, tmp_path):
     np.testing.assert_allclose(np.linalg.norm(restored, axis=1), lengths, rtol=0.02, atol=1e-7)
 
 
-@pytest.mark.parametrize("precision", ["float16", "int8"])
-def test_documents_are_added_replaced_and_deleted(precision, folder, retriever, shared):
-    options = {"parser": None, "precision": precision, "segment_size": 10}
+@pytest.mark.parametrize(("precision", "vectors"), [("float16", "exact"), ("int8", "hnsw")])
+def test_documents_are_added_replaced_and_deleted(precision, vectors, folder, retriever, shared):
+    options = {"parser": None, "vectors": vectors, "precision": precision, "segment_size": 10}
     searcher = Searcher.build(folder, word_model.corpus(), retriever, **options)
 
     def ids(own, query, k=5):

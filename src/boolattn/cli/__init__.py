@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-_LOUD = ("accelerate", "httpx", "sentence_transformers", "transformers", "uvicorn")
+_LOUD = ("accelerate", "faiss", "httpx", "sentence_transformers", "transformers", "uvicorn")
 #: The verbs under the headings of the help, each with its module.
 _VERBS = {
     "Search": {"index": "documents", "search": "search", "serve": "serve", "explain": "explain"},

@@ -45,7 +45,7 @@ source_options = joined(
 @source_options
 @option("--out", metavar="ADDRESS", help=f"{ADDRESS_HELP} Default: the file's name with .index.")
 @option("--model", default="shipped", help="shipped (comes with boolattn), minilm, or a folder.")
-@option("--vectors", help="How a database searches neighbours: hnsw, the default, or exact.")
+@option("--vectors", help="How neighbours are searched: exact, hnsw; default: the store's way.")
 @option("--precision", default="float32", help="Of vectors: float32, float16, int8 by the store.")
 @option("--passages", type=int, help="Most tokens of a passage; default: the model's; 0: any.")
 @option("--words/--no-words", default=True, help="Index words too, for search by words.")
@@ -221,8 +221,10 @@ def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
     if as_json:
         print_json({"index": store.address, **values, "seconds": seconds})
         return
-    counts = f"{plural(len(searcher), 'document')}, {values['vectors']}"
-    click.echo(f"{store.label}: {counts}, {seconds} s")
+    shares = (values.get("recall") or {}).items()
+    recall = ", ".join(f"recall@{k} {share:.3f}" for k, share in shares)
+    vectors = values["vectors"] + (f" ({recall})" if recall else "")
+    click.echo(f"{store.label}: {plural(len(searcher), 'document')}, {vectors}, {seconds} s")
 
 
 @contextmanager

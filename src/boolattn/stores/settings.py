@@ -19,7 +19,7 @@ from boolattn.kinds.lexicon import Kinds, load_kinds
 from boolattn.settings import build, check_types
 
 #: How neighbours are searched.
-EXACT, HNSW = "exact", "hnsw"
+EXACT, HNSW = VECTORS = ("exact", "hnsw")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,10 @@ class StoreSettings:
     kinds: dict[str, Any] = field(default_factory=dict)  # things by kind, besides the known ones
     lexicon: str = ""  # digest of the kinds whose tags are stored; empty: none are
 
-    def completed(self, ways: Sequence[str], precisions: Sequence[str]) -> StoreSettings:
+    def completed(self, vectors: str, precisions: Sequence[str]) -> StoreSettings:
         """Return the settings with a way to search; refuse what a store does not have."""
-        settings = replace(self, vectors=self.vectors or ways[0])
-        for name, values in {"vectors": ways, "precision": precisions}.items():
+        settings = replace(self, vectors=self.vectors or vectors)
+        for name, values in {"vectors": VECTORS, "precision": precisions}.items():
             if (value := getattr(settings, name)) not in values:
                 raise ConfigError(f"{name} must be one of {', '.join(values)}, got {value!r}")
         return settings

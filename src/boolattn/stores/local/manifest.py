@@ -14,7 +14,7 @@ import shlex
 import shutil
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from boolattn import checksums
 from boolattn.checksums import file_sum
@@ -23,12 +23,12 @@ from boolattn.settings import build, check_types
 from boolattn.stores.settings import StoreSettings, busy, no_index, saved_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
-FORMAT = 5
+FORMAT = 4
 MANIFEST, LOCK, SEGMENTS, PART = "manifest.json", "lock", "segments", ".part"
-WORDS = "words-"
+GRAPH, WORDS = _PREFIXES = ("graph-", "words-")
 logger = logging.getLogger(__name__)
 #: Opening an index compares hashes up to so many bytes, small files first (about half a second);
 #: of larger files only the size. ``verify`` compares all.
@@ -45,6 +45,7 @@ class Manifest:
     segments: tuple[str, ...] = ()  # files, in the order of the rows; one may occur twice
     files: dict[str, str] = field(default_factory=dict)  # SHA-256 by path in the folder
     size: int = 0  # of all files, in bytes
+    graph: dict[str, Any] = field(default_factory=dict)  # of the vectors: file, recall
     words: str = ""  # folder of the words
     deleted: tuple[int, ...] = ()  # numbers of documents
     generation: int = 0  # number of changes
@@ -59,11 +60,11 @@ class Manifest:
         """Return the manifest with the size of its files."""
         return replace(self, size=sum((folder / name).stat().st_size for name in self.files))
 
-    def with_words(self, target: Path) -> Manifest:
-        """Return a manifest with the words in a folder in place of those before."""
-        files = {name: sha256 for name, sha256 in self.files.items() if not name.startswith(WORDS)}
-        files |= {f"{target.name}/{path.name}": file_sum(path) for path in sorted(target.iterdir())}
-        return replace(self, files=files, words=target.name)
+    def with_files(self, folder: Path, prefix: str, paths: Iterable[Path]) -> Manifest:
+        """Return a manifest with files in place of those whose names begin with a prefix."""
+        files = {name: sha256 for name, sha256 in self.files.items() if not name.startswith(prefix)}
+        files |= {path.relative_to(folder).as_posix(): file_sum(path) for path in paths}
+        return replace(self, files=files)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -135,7 +136,7 @@ def writing(folder: Path) -> Iterator[None]:
         is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         names = {path.name for path in folder.iterdir() if not path.name.endswith(PART)}
-        others = [n for n in names - {LOCK, SEGMENTS} if not n.startswith(WORDS)]
+        others = [n for n in names - {LOCK, SEGMENTS} if not n.startswith(_PREFIXES)]
         if others and MANIFEST not in others:
             reason = f"holds other files ({min(others)}); name a new or empty folder"
             raise IndexFolderError(f"{folder} {reason}")
@@ -177,7 +178,7 @@ def clean(folder: Path, *, keep_segments: bool = False) -> None:
             used |= {folder / name, *(folder / name).parents}
     for path in (*folder.iterdir(), *folder.glob(f"{SEGMENTS}/*")):
         is_segment = path.parent != folder
-        is_ours = path.name.startswith(WORDS) or (is_segment and not keep_segments)
+        is_ours = path.name.startswith(_PREFIXES) or (is_segment and not keep_segments)
         if path.name.endswith(PART) or (is_ours and path not in used):
             try:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -18,8 +18,8 @@ from boolattn.stores.base import Array, Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest, read_stamps
 from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
-from boolattn.stores.local.snapshot import Snapshot
-from boolattn.stores.settings import EXACT, check_build, check_ids, no_documents
+from boolattn.stores.local.snapshot import Snapshot, faiss_module, write_graph
+from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
 from boolattn.stores.writer import Draft
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class LocalStore(Store):
     ) -> Iterator[LocalDraft]:
         """Build a store, which appears when it is complete."""
         folder = Path(address)
-        settings = settings.completed((EXACT,), _PRECISIONS)
+        settings = settings.completed(EXACT, _PRECISIONS)
+        if settings.vectors == HNSW:
+            faiss_module()  # before anything is encoded
         with disk.writing(folder):
             has_index = (folder / disk.MANIFEST).exists()
             is_stopped = (folder / disk.SEGMENTS).is_dir()
@@ -140,6 +142,7 @@ class LocalStore(Store):
             "deleted": len(manifest.deleted),
             "passages": int(np.diff(rows.first_rows)[rows.live].sum()),
             **super().info(),
+            "recall": manifest.graph.get("recall"),
             "megabytes": round(manifest.size / 1e6, 3),
             "changes": manifest.generation,
         }
@@ -195,10 +198,13 @@ class LocalDraft(Draft):
             files=base.files | self.files,
             deleted=tuple(sorted({*base.deleted, *self.deleted.values()})),
         )
-        if self.files and manifest.settings.words:
-            from boolattn.stores.local.words import write_words
-
+        if self.files:
             rows = Rows(folder, manifest.measured(folder))
-            new = range(self._rows.n_documents, rows.n_documents)
-            manifest = write_words(folder, manifest, ((n, rows.document(n)) for n in new))
+            if manifest.settings.vectors == HNSW:
+                manifest = write_graph(folder, manifest, rows, self._rows.n_rows)
+            if manifest.settings.words:
+                from boolattn.stores.local.words import write_words
+
+                new = range(self._rows.n_documents, rows.n_documents)
+                manifest = write_words(folder, manifest, ((n, rows.document(n)) for n in new))
         disk.commit(folder, manifest)

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,7 +74,8 @@ def write_words(
         elif path.stat().st_nlink == 1:  # new; tantivy makes some files private
             path.chmod(part.stat().st_mode & 0o666)
     part.rename(target)
-    return manifest.with_words(target)
+    paths = sorted(target.iterdir())
+    return replace(manifest.with_files(folder, WORDS, paths), words=target.name)
 
 
 def _entry(row: int, document: Document, kinds: Kinds | None) -> tantivy.Document:

@@ -22,7 +22,7 @@ from boolattn.stores.base import Array, Keys, Mask, Passages, ServerStore, best_
 from boolattn.stores.filters import NUMBERS, Condition, Field, Filter
 from boolattn.stores.points.database import FORMAT, IS_HEAD, IS_PASSAGE, VECTOR, WORDS, of_points
 from boolattn.stores.points.draft import PointDraft
-from boolattn.stores.settings import EXACT, HNSW, StoreSettings, check_build, check_ids
+from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
 from boolattn.stores.values import key_of, passage_keys, term_index
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class PointStore(ServerStore):
         cls, address: str, settings: StoreSettings, *, replace: bool = False, resume: bool = False
     ) -> Iterator[Draft]:
         """Build a collection of another name, which the address means at the end."""
-        settings = settings.completed((HNSW, EXACT), cls.kind.precisions)
+        settings = settings.completed(HNSW, cls.kind.precisions)
         with cls.kind.open(address).writing(is_build=True) as database:
             current, stopped = database.builds()
             check_build(address, current, stopped, replace=replace, resume=resume)
