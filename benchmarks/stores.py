@@ -110,8 +110,8 @@ def queries(n: int) -> list[str]:
     return [SHAPES[row % len(SHAPES)].format(*names[row]) for row in range(n)]
 
 
-def measure(address: str, n_queries: int) -> dict[str, float]:
-    """Open a store and search it; run in a process of its own."""
+def measure(_: str, address: str, n_queries: int) -> dict[str, float]:
+    """Open a store and search it."""
     start = time.perf_counter()
     encoder = TopicEncoder()
     searcher = Searcher.open(address, encoder, parser=None)
@@ -138,7 +138,7 @@ def measure(address: str, n_queries: int) -> dict[str, float]:
     return results
 
 
-def nearest_ids(address: str, n_queries: int) -> list[list[str]]:
+def nearest_ids(_: str, address: str, n_queries: int) -> list[list[str]]:
     """Return the 10 nearest documents of each query's vector."""
     encoder = TopicEncoder()
     searcher = Searcher.open(address, encoder, parser=None)
@@ -147,9 +147,9 @@ def nearest_ids(address: str, n_queries: int) -> list[list[str]]:
         return [[d.id for d in reader.documents(answer.rows) if d] for answer in ranked]
 
 
-def build(address: str, n: int, settings: dict[str, str]) -> float:
+def build(name: str, address: str, n: int) -> float:
     """Build a store; return the seconds."""
-    start = time.perf_counter()
+    start, (settings, _) = time.perf_counter(), STORES[name]
     Searcher.build(address, documents(n), TopicEncoder(), parser=None, **settings)
     return time.perf_counter() - start
 
@@ -171,12 +171,13 @@ def _postgres(folder: Path) -> str:
     return f"{address}{'&' if '?' in address else '?'}table=items"
 
 
-def _child(action: str, address: str, n_queries: int) -> Any:  # noqa: ANN401 - JSON
-    command = [sys.executable, "-m", "benchmarks.stores", "--child", action, address]
-    output = subprocess.run(
-        [*command, "--queries", str(n_queries)], check=True, capture_output=True, text=True
-    )
-    return json.loads(output.stdout.splitlines()[-1])
+#: What runs in a process of its own, which alone may have a local database open.
+ACTIONS: dict[str, Any] = {"build": build, "measure": measure, "nearest": nearest_ids}
+
+
+def _child(action: str, name: str, address: str, n: int) -> Any:  # noqa: ANN401 - JSON
+    command = [sys.executable, "-m", "benchmarks.stores", "--child", action, name, address, str(n)]
+    return json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
 
 
 def _size_mb(folder: Path) -> float:
@@ -185,21 +186,21 @@ def _size_mb(folder: Path) -> float:
 
 def run(name: str, n: int, n_queries: int, exact: list[list[str]] | None) -> dict[str, Any]:
     """Build, open and measure one store."""
-    settings, address_in = STORES[name]
+    _, address_in = STORES[name]
     folder = Path(tempfile.mkdtemp(prefix="boolattn-"))
     try:
         (folder / "small").mkdir()
         small = address_in(folder / "small")
-        build(small, 100, settings)
-        empty = _child("measure", small, 20)["memory_mb"]
+        _child("build", name, small, 100)
+        empty = _child("measure", name, small, 20)["memory_mb"]
         before = _size_mb(folder)
         address = small.replace("items", "large") if "items" in small else address_in(folder)
-        seconds = build(address, n, settings)
+        seconds = _child("build", name, address, n)
         results = {"store": name, "documents": n, "build_s": seconds}
         results["disk_mb"] = _size_mb(folder) - before
-        results |= _child("measure", address, n_queries)
+        results |= _child("measure", name, address, n_queries)
         results["memory_mb"] -= empty
-        ids = _child("nearest", address, min(n_queries, 50))
+        ids = _child("nearest", name, address, min(n_queries, 50))
         if name == "exact":
             exact = ids
         if exact is not None:
@@ -217,12 +218,11 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--stores", nargs="+", choices=STORES, default=["exact", "hnsw", "int8"])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        action, address = options.child
-        function = {"measure": measure, "nearest": nearest_ids}[action]
-        print(json.dumps(function(address, options.queries)))
+        action, name, address, number = options.child
+        print(json.dumps(ACTIONS[action](name, address, int(number))))
         return
     rows, exact = [], None
     for name in options.stores:

@@ -1,10 +1,9 @@
 """Checks of model folders before any library reads them: checksums, and what a folder holds.
 
 A manifest is a JSON object with ``files``, the SHA-256 of each, and ``checksum``, that of the
-other values. Folders for onnxruntime have one in ``model.json``, parsers in ``parser.json``,
-folders for torch in ``checksums.json``. A folder without a manifest is loaded without this check.
-Refused are also, in folders for torch, files that are not what their names say, weights that are
-pickled, and modules that are outside the folder or need code other than sentence-transformers'.
+other values: ``model.json`` for onnxruntime, ``parser.json``, ``checksums.json`` for torch; a
+folder for torch needs none. Refused are also files that are not what their names say, pickled
+weights, and modules outside the folder or of code other than sentence-transformers'.
 """
 
 from __future__ import annotations
@@ -53,9 +52,8 @@ _LIBRARY = "sentence_transformers."
 
 def write_sums(folder: Path) -> None:
     """Write ``checksums.json`` with the sums of all files that are loaded."""
-    write_manifest(
-        folder / SUMS, {"files": {n: file_sum(folder / n) for n in sorted(_loaded(folder))}}
-    )
+    sums = {name: file_sum(folder / name) for name in sorted(_loaded(folder))}
+    write_manifest(folder / SUMS, {"files": sums})
 
 
 def check_sums(folder: Path) -> bool:
@@ -115,7 +113,19 @@ def verify(folder: Path, sums: Mapping[str, str], manifest: str, remedy: str = D
 
     A folder that was verified is remembered by the sizes and times of its files.
     """
-    known = cache_folder() / "verified" / _stamp(folder, sums, manifest)
+    stamps: list[Any] = [str(folder.resolve() / manifest), dict(sums)]
+    for name in sums:
+        path = folder / name
+        if not is_inside(folder, name):
+            raise DataError(f"{name!r} in {folder / manifest} leads out of the model's folder")
+        check_regular(path)
+        try:
+            status = path.stat()
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} is missing; {DAMAGED}") from error
+        stamps.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
+    stamp = hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
+    known = cache_folder() / "verified" / stamp
     with suppress(OSError):
         known.stat()
         return
@@ -125,21 +135,6 @@ def verify(folder: Path, sums: Mapping[str, str], manifest: str, remedy: str = D
     # With a read-only home every start verifies.
     with suppress(DataError), atomic_file(known):
         pass
-
-
-def _stamp(folder: Path, sums: Mapping[str, str], manifest: str) -> str:
-    stamps: list[Any] = [str(folder.resolve() / manifest), dict(sums)]
-    for name in sums:
-        path = folder / name
-        if not is_inside(folder, name):
-            raise DataError(f"{name!r} in {folder / manifest} leads out of the model's folder")
-        try:
-            status = path.stat()
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path} is missing; {DAMAGED}") from error
-        check_regular(path)
-        stamps.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
-    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
 
 
 def file_sum(path: Path) -> str:
@@ -164,29 +159,29 @@ def check_folder(folder: Path) -> bool:
 
 def parts_of(folder: Path) -> list[Path]:
     """Return the folder and those of its modules, after a check of where they are."""
-    folders = {folder: None}
+    folders = [folder]
     if (folder / MODULES).is_file():
         modules = _read(folder / MODULES, list)
         pairs = [(m.get("path"), m.get("type")) if isinstance(m, dict) else (0, 0) for m in modules]
-        folders |= dict.fromkeys(_inside(folder, folder / MODULES, pairs))
-    for part in list(folders):
+        folders += _inside(folder / MODULES, pairs)
+    for part in folders.copy():
         if (part / ROUTER).is_file():
             types = _read(part / ROUTER, dict).get("types")
-            pairs = list(types.items()) if isinstance(types, dict) else [(0, 0)]
-            folders |= dict.fromkeys(_inside(part, part / ROUTER, pairs))
-    return list(folders)
+            folders += _inside(
+                part / ROUTER, types.items() if isinstance(types, dict) else [(0, 0)]
+            )
+    return list(dict.fromkeys(folders))
 
 
-def _inside(folder: Path, file: Path, pairs: Iterable[tuple[Any, Any]]) -> list[Path]:
-    folders = []
+def _inside(file: Path, pairs: Iterable[tuple[Any, Any]]) -> list[Path]:
+    folder, folders = file.parent, []
     for name, kind in pairs:
         if not isinstance(name, str) or not isinstance(kind, str):
             raise DataError(f"{file} is damaged: a module needs a path and a type; {DAMAGED}")
         if not kind.startswith(_LIBRARY):
-            raise DataError(
-                f"{file} asks for the code {kind[:80]!r}, which is not sentence-transformers'; "
-                "it is not run: load the model yourself, and pass it to TorchEncoder()"
-            )
+            code = f"the code {kind[:80]!r}, which is not sentence-transformers'"
+            remedy = "it is not run: load the model yourself, and pass it to TorchEncoder()"
+            raise DataError(f"{file} asks for {code}; {remedy}")
         if not is_inside(folder, name):
             raise DataError(f"{file}: the module {name[:80]!r} is outside the folder; {DAMAGED}")
         folders.append(folder / name)
@@ -215,9 +210,8 @@ def _check_part(part: Path) -> None:
         weights = sorted({*weights, *(part / name for name in names)})
     pickled = [path for path in part.glob("*") if path.suffix in _PICKLED]
     if pickled and not weights:
-        raise DataError(
-            f"{min(pickled)} is pickled and could run code; save the model with safetensors"
-        )
+        remedy = "save the model with safetensors"
+        raise DataError(f"{min(pickled)} is pickled and could run code; {remedy}")
     for name in _OBJECTS:
         if (part / name).is_file():
             _read(part / name, dict)

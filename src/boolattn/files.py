@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 import tomllib
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -24,11 +24,11 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import BinaryIO, TextIO
+    from typing import TextIO
 
 
-#: Packages of a checkout that the wheel does not have.
-_CHECKOUT = ("benchmark_data", "examples", "experiments")
+#: What is not taken over from an older folder: weights and checksums.
+_OLD = (".safetensors", ".safetensors.index.json", "checksums.json")
 _SCRATCH, _NEW_S = "boolattn-scratch-", 60.0
 
 
@@ -46,7 +46,7 @@ def checkout_module(name: str) -> Any:  # noqa: ANN401 - a module
     if not (root / name.partition(".")[0]).is_dir():
         return None
     # All of them, because they import each other, and the root may not be on the path.
-    for package in _CHECKOUT:
+    for package in ("benchmark_data", "examples", "experiments"):
         spec = None if package in sys.modules else PathFinder.find_spec(package, [str(root)])
         if spec and spec.loader:
             sys.modules[package] = module = module_from_spec(spec)
@@ -77,7 +77,13 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as raw, closing(_compressed(raw, path.suffix)) as packed:
+        with ExitStack() as stack:
+            packed: Any = stack.enter_context(draft.open("wb"))
+            if path.suffix == ".gz":
+                # Without name and time, so that equal text gives equal bytes.
+                packed = stack.enter_context(gzip.GzipFile("", "wb", fileobj=packed, mtime=0))
+            elif path.suffix == ".xz":
+                packed = stack.enter_context(lzma.LZMAFile(packed, "wb"))
             text = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
             yield text
             text.flush()
@@ -108,14 +114,21 @@ def atomic_folder(
         finish: Called with the draft when it has all its files.
     """
     folder = Path(folder).resolve()
-    _check_target(folder, replace=replace, marker=marker)
+    if folder.exists() and not replace:
+        raise DataError(f"{folder} exists; remove it or name another folder")
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; name a folder")
+    if marker and folder.is_dir() and any(folder.iterdir()) and not (folder / marker).is_file():
+        raise ConfigError(f"{folder} holds other files and no {marker}; name a new or empty folder")
     draft, old = (folder.with_name(f"{folder.name}.{part}") for part in ("part", "old"))
     shutil.rmtree(draft, ignore_errors=True)
     try:
         draft.mkdir(parents=True)
         yield draft
-        if folder.exists():
-            _keep_other_files(folder, draft)
+        for path in folder.iterdir() if folder.exists() else ():
+            is_old = path.name.endswith(_OLD) or (draft / path.name).exists()
+            if path.is_file() and not is_old:
+                shutil.copy2(path, draft / path.name)
         finish(draft)
         if folder.exists():
             shutil.rmtree(old, ignore_errors=True)
@@ -166,23 +179,6 @@ def _clean_scratch() -> None:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_target(folder: Path, *, replace: bool, marker: str) -> None:
-    if folder.exists() and not replace:
-        raise DataError(f"{folder} exists; remove it or name another folder")
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file; name a folder")
-    if marker and folder.is_dir() and any(folder.iterdir()) and not (folder / marker).is_file():
-        raise ConfigError(f"{folder} holds other files and no {marker}; name a new or empty folder")
-
-
-def _keep_other_files(folder: Path, draft: Path) -> None:
-    """Copy the files of an older folder that the draft lacks, except weights and checksums."""
-    for path in folder.iterdir():
-        is_old = path.name.endswith((".safetensors", ".safetensors.index.json", "checksums.json"))
-        if path.is_file() and not is_old and not (draft / path.name).exists():
-            shutil.copy2(path, draft / path.name)
-
-
 def text_hash(rows: Iterable[Sequence[str]]) -> str:
     """Hash rows of text."""
     digest = hashlib.sha256()
@@ -195,12 +191,3 @@ def require(feature: str, packages: tuple[str, ...], extra: str) -> None:
     """Raise if a package of an extra is not installed."""
     if missing := [name for name in packages if find_spec(name) is None]:
         raise MissingDataError(f"{feature} needs {missing[0]}; pip install 'boolattn[{extra}]'")
-
-
-def _compressed(raw: BinaryIO, ending: str) -> Any:  # noqa: ANN401 - unrelated classes
-    if ending == ".zst":
-        raise ConfigError("files that end in .zst are only read; write .xz or .gz")
-    if ending == ".gz":
-        # Without name and time, so that equal text gives equal bytes.
-        return gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
-    return lzma.LZMAFile(raw, "wb") if ending == ".xz" else raw

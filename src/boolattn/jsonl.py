@@ -1,6 +1,6 @@
 """Text and JSON lines, read as a stream from plain or compressed files; rows of Parquet files.
 
-The ending of the name tells plain, gzip, xz, zstandard and zip (of one file) apart. Every error
+The ending of the name tells plain, gzip, xz and zip (of one file) apart. Every error
 names the file and the line.
 """
 
@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +23,14 @@ from boolattn.files import atomic_file, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import IO, BinaryIO
+    from typing import IO
 
 #: Endings of a compressed file, in the order in which :func:`find_file` tries them.
-ENDINGS = ("", ".xz", ".zst", ".gz")
+ENDINGS = ("", ".xz", ".gz")
 
 #: Most bytes of a line: a small compressed file may unpack to more than fits in memory.
 MAX_LINE = 256_000_000
 _MAX_EMPTY = 1_000_000  # lines in a row
-#: Compressed bytes read at once; zstandard may unpack them to 30,000 times as many.
-_CHUNK = 1 << 12
 
 # Raised by the decompressors when bytes are damaged or missing.
 _DAMAGE = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
@@ -52,31 +51,35 @@ def find_file(folder: Path, *names: str, remedy: str = "") -> Path:
 
 
 def read_lines(path: Path, max_line: int = MAX_LINE) -> Iterator[tuple[int, str]]:
-    """Read a text file line by line, numbered from 1, without the line ends.
+    """Read a text file, or stdin (``-``), line by line, numbered from 1, without the line ends.
 
     Only a line feed ends a line, because titles may contain other Unicode line separators. A line
     of more bytes than ``max_line`` is an error, and so are a million empty lines in a row.
     """
     number = n_empty = 0
+    openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zip": _open_zip}
     try:
-        for number, raw in enumerate(_raw_lines(path, max_line), start=1):
-            if len(raw) > max_line:
-                raise too_long(f"{path}:{number}: the line", max_line)
-            n_empty = 0 if raw.strip() else n_empty + 1
-            if n_empty > _MAX_EMPTY:
-                raise DataError(f"{path}:{number}: {_MAX_EMPTY:,} empty lines; is this the file?")
-            yield number, raw.decode("utf-8").rstrip("\r\n")
+        opened = nullcontext(sys.stdin.buffer)
+        if str(path) != "-":
+            opened = openers.get(path.suffix, Path.open)(path, "rb")
+        with opened as handle:
+            lines = iter(partial(handle.readline, max_line + 1), b"")
+            for number, raw in enumerate(lines, start=1):
+                if len(raw) > max_line:
+                    raise too_long(f"{path}:{number}: the line", max_line)
+                n_empty = 0 if raw.strip() else n_empty + 1
+                if n_empty > _MAX_EMPTY:
+                    reason = f"{_MAX_EMPTY:,} empty lines; is this the file?"
+                    raise DataError(f"{path}:{number}: {reason}")
+                yield number, raw.decode("utf-8").rstrip("\r\n")
     except FileNotFoundError as error:
         raise MissingDataError(f"no file {path}") from error
     except _DAMAGE as error:
-        raise DataError(
-            f"{path}:{number + 1}: the file is truncated or damaged ({error}); "
-            "fetch or build it again"
-        ) from error
+        reason = f"the file is truncated or damaged ({error}); fetch or build it again"
+        raise DataError(f"{path}:{number + 1}: {reason}") from error
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}:{number}: not UTF-8 text ({error.reason}); save it as UTF-8"
-        ) from error
+        reason = f"not UTF-8 text ({error.reason}); save it as UTF-8"
+        raise DataError(f"{path}:{number}: {reason}") from error
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}") from error
 
@@ -112,10 +115,9 @@ def read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
     number = 0
     try:
         with ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=1024):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
+            batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1024))
+            for number, row in enumerate(chain.from_iterable(batches), start=1):
+                yield number, row
     except (ArrowException, OSError, ValueError) as error:
         reason = f"damaged, or not Parquet ({error})"
         raise DataError(f"{path}:{number + 1}: {reason}") from error
@@ -158,53 +160,10 @@ def too_long(subject: str, limit: int) -> DataError:
     return DataError(f"{subject} has more than {limit / 1e6:.6g} MB; write one document a line")
 
 
-def _raw_lines(path: Path, limit: int) -> Iterator[bytes]:
-    """Read the decompressed lines of a file, or of stdin (``-``), each with its line end.
-
-    A line beyond the limit is cut.
-    """
-    openers: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".zip": _open_zip}
-    opened = nullcontext(sys.stdin.buffer)
-    if str(path) != "-":
-        opened = openers.get(path.suffix, Path.open)(path, "rb")
-    with opened as handle:
-        if path.suffix == ".zst":
-            yield from _zstd_lines(handle, limit)
-        else:
-            yield from iter(partial(handle.readline, limit + 1), b"")
-
-
-def _zstd_lines(handle: BinaryIO, limit: int) -> Iterator[bytes]:
-    """Decompress zstandard frames; the library's own reader accepts a truncated last frame."""
-    require("a .zst file, unlike .xz,", ("zstandard",), "zstd")
-    import zstandard
-
-    rest, frame = b"", zstandard.ZstdDecompressor().decompressobj()
-    while chunk := handle.read(_CHUNK):
-        while chunk:
-            # After a frame another may follow.
-            frame = zstandard.ZstdDecompressor().decompressobj() if frame.eof else frame
-            try:
-                rest += frame.decompress(chunk)
-            except zstandard.ZstdError as error:
-                raise EOFError(str(error)) from error
-            chunk = frame.unused_data
-        *lines, rest = rest.split(b"\n")
-        for line in lines:
-            yield line + b"\n"
-        if len(rest) > limit:
-            yield rest
-    if not frame.eof:
-        raise EOFError("the last frame has no end")
-    if rest:
-        yield rest
-
-
 def _open_zip(path: Path, _mode: str) -> IO[bytes]:
     archive = zipfile.ZipFile(path)
     # Archives made on a Mac contain a second, hidden file for each.
-    names = [name for name in archive.namelist() if name.endswith((".jsonl", ".csv"))]
-    names = [name for name in names if not name.startswith("__MACOSX")]
+    names = [n for n in archive.namelist() if n.endswith(".jsonl") and n[:8] != "__MACOSX"]
     if len(names) != 1:
         raise DataError(f"{path} must contain one .jsonl file, it contains {len(names)}")
     return archive.open(names[0])

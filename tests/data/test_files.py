@@ -5,13 +5,11 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
-import sys
 import zipfile
 
 import pytest
-import zstandard
 
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import DataError, MissingDataError
 from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import find_file, read_jsonl, read_lines, write_jsonl
 
@@ -43,31 +41,11 @@ def test_compression_is_the_real_one(tmp_path):
     packers = {
         ".gz": gzip.compress,
         ".xz": lzma.compress,
-        # Two frames in one file, as parallel writers leave them.
-        ".zst": lambda raw: zstandard.compress(raw[:12]) + zstandard.compress(raw[12:]),
     }
     for ending, pack in packers.items():
         path = tmp_path / f"rows.jsonl{ending}"
         path.write_bytes(pack(text.encode()))
         assert list(read_jsonl(path)) == [(1, {"a": 1}), (2, {"a": 2})]
-
-
-def test_zstandard_is_asked_for_only_by_its_files(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    plain, packed = tmp_path / "a.jsonl.xz", tmp_path / "a.jsonl.zst"
-    write_jsonl(plain, ROWS[:2])
-    assert len(list(read_jsonl(plain))) == 2
-    packed.write_bytes(b"any")
-    with pytest.raises(
-        MissingDataError, match=r"unlike .xz, needs zstandard; pip install .*\[zstd\]"
-    ):
-        list(read_jsonl(packed))
-
-
-def test_zstandard_is_not_written(tmp_path):
-    with pytest.raises(ConfigError, match=r"end in \.zst are only read; write \.xz or \.gz"):
-        write_jsonl(tmp_path / "a.jsonl.zst", ROWS)
-    assert [*tmp_path.iterdir()] == []
 
 
 def test_zip_of_one_file(tmp_path):
@@ -82,13 +60,12 @@ def test_zip_of_one_file(tmp_path):
         list(read_jsonl(path))
 
 
-@pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("ending", [".gz", ".xz"])
 @pytest.mark.parametrize("cut", [5, 40, 1])
 def test_truncated_file_names_file_and_line(tmp_path, ending, cut):
     path = tmp_path / f"rows.jsonl{ending}"
-    written = path.with_suffix(ending.replace(".zst", ".jsonl"))
-    write_jsonl(written, ROWS)
-    raw = zstandard.compress(written.read_bytes()) if ending == ".zst" else path.read_bytes()
+    write_jsonl(path, ROWS)
+    raw = path.read_bytes()
     path.write_bytes(raw[: len(raw) // 2 if cut == 1 else -cut])
     with pytest.raises(DataError, match=r"rows\.jsonl\S*:\d+: the file is truncated") as caught:
         list(read_jsonl(path))
@@ -134,8 +111,8 @@ def test_missing_file(tmp_path):
         list(read_jsonl(tmp_path / "none.jsonl"))
     with pytest.raises(MissingDataError, match=r"no a\.jsonl or b\.jsonl in .*; fetch it"):
         find_file(tmp_path, "a.jsonl", "b.jsonl", remedy="fetch it")
-    (tmp_path / "b.jsonl.zst").write_bytes(b"")
-    assert find_file(tmp_path, "a.jsonl", "b.jsonl").name == "b.jsonl.zst"
+    (tmp_path / "b.jsonl.gz").write_bytes(b"")
+    assert find_file(tmp_path, "a.jsonl", "b.jsonl").name == "b.jsonl.gz"
 
 
 def test_folder_in_place_of_a_file(tmp_path):

@@ -12,7 +12,6 @@ import zipfile
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 from boolattn.cli import main
 from boolattn.errors import BoolattnError, DataError, QueryError
@@ -22,7 +21,7 @@ from boolattn.stores import document_files
 from boolattn.stores.document_files import read_documents
 from boolattn.stores.filters import parse_filters, read_filters
 
-PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress, "": bytes}
+PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, "": bytes}
 
 
 @pytest.mark.parametrize("ending", PACKERS)

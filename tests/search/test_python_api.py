@@ -93,9 +93,13 @@ def test_documents_are_found_by_the_vectors_that_are_given():
         ([[1.0, 0.0]], "only 1 vectors for 2"),
         ([[1.0, 0.0]] * 3, "3 vectors for 2 documents"),
         ([[1.0], [0.0]], "dimension|length|shape"),
-        ([1.0, 0.0], "shape"),
+        ([1.0, 0.0], "with two dimensions, got shape"),
+        (3, "with two dimensions, got shape"),
+        ([[1j, 0]] * 2, "numbers with two dimensions, .* of type complex"),
+        ([[1.0, 0.0], [1e300, 0.0]], "document 1 is not finite in float32"),
+        ([[1e30, 0.0]] * 2, "document 0 is not finite in float32"),
         ([["a", "b"]], "must be an array of numbers"),
-        ([[float("nan"), 0.0]] * 2, "finite"),
+        ([[float("nan"), 0.0]] * 2, "document 0 is not finite"),
     ],
 )
 def test_vectors_that_do_not_fit_are_refused(vectors, message):

@@ -96,7 +96,7 @@ def test_vectors_that_are_no_numbers_are_refused(minilm):
         for texts in batches:
             yield np.full((len(texts), encoder.dimension), np.nan, np.float32)
 
-    with pytest.raises(DataError, match="no finite vector for document 'd0'"):
+    with pytest.raises(DataError, match="the vector of document 'd0' is not finite"):
         SearchRanker.index(encoder, DOCUMENTS, encode=encode)
 
 

@@ -19,6 +19,7 @@ from boolattn.errors import (
     ConfigError,
     DataError,
     IndexMismatchError,
+    MissingDataError,
     QueryError,
     ServerError,
 )
@@ -80,7 +81,11 @@ def fill_qdrant(client, name, vectors, *, distance="Cosine", using=""):
         own = vector.tolist()
         key = str(uuid.uuid5(uuid.NAMESPACE_URL, row["id"]))
         points.append(
-            models.PointStruct(id=key, vector={using: own} if using else own, payload=row)
+            models.PointStruct(
+                id=key,
+                vector={using: own} if using else own,
+                payload={**row, "about": about(row), "since": f"{row.get('year', 1000)}-03-15"},
+            )
         )
     client.upsert(name, points)
 
@@ -105,6 +110,11 @@ def store(request, vectors, tmp_path_factory):
     return PostgresCollection(address, table)
 
 
+def about(row):
+    """Return nested values of a row."""
+    return {"at": {"place": row["place"]}, "list": [{"place": row["place"]}]}
+
+
 def milvus_collection(path, vectors):
     from pymilvus import DataType, MilvusClient
 
@@ -115,12 +125,13 @@ def milvus_collection(path, vectors):
         schema.add_field(name, DataType.VARCHAR, max_length=1024)
     schema.add_field("year", DataType.INT64, nullable=True)
     schema.add_field("is_old", DataType.BOOL, nullable=True)
+    schema.add_field("about", DataType.JSON)
     schema.add_field("e", DataType.FLOAT_VECTOR, dim=DIMENSION)
     index = client.prepare_index_params()
     index.add_index("e", index_type="HNSW", metric_type="COSINE", params={"M": 8})
     client.create_collection("items", schema=schema, index_params=index)
     names = ("id", "title", "text", "place", "year", "is_old")
-    entries = [{name: row.get(name) for name in names} for row in ROWS]
+    entries = [{name: row.get(name) for name in names} | {"about": about(row)} for row in ROWS]
     client.insert("items", [e | {"e": v} for e, v in zip(entries, vectors, strict=True)])
     return MilvusCollection(client, "items")
 
@@ -370,8 +381,54 @@ def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
     assert len(found.hits) == 21
     with pytest.raises(QueryError, match="no column 'colour'; there are: id, title"):
         external.search("moths", filters={"colour": "red"})
-    with pytest.raises(ConfigError, match="has no vector 'x'; there are: 'e'"):
-        PostgresCollection(address, "halves", vector="x")
+    for option, there in (("vector", "'e'"), ("text", "'id', "), ("title", "'id', ")):
+        with pytest.raises(ConfigError, match=f"has no {option} 'x'; there are: {there}"):
+            PostgresCollection(address, "halves", **{option: "x"})
+
+
+def test_values_inside_json_are_filtered(store, retriever):
+    if not isinstance(store, (QdrantCollection, MilvusCollection)):
+        return
+    external = Searcher(store, retriever, parser=None)
+    for value in ("Peru", ["Peru", "Kenya"], {"not": "Peru"}, {"exists": True}, []):
+        inside, plain = (
+            external.search("moths NOT birds", k=25, filters={name: value}, strict_not=False)
+            for name in ("about.at.place", "place")
+        )
+        assert of(inside) == of(plain)
+    assert not external.search("moths", filters={"about.at.x": {"exists": True}}).hits
+    found = external.search("moths AND NOT about.at.place=Peru", k=25)
+    assert {hit.metadata["place"] for hit in found.hits} == {d["place"] for d in ROWS} - {"Peru"}
+
+
+def test_nested_values_are_no_facets(store, retriever):
+    result = Searcher(store, retriever, parser=None).search("moths", facets=True)
+    assert {facet.field for facet in result.facets} & {"place", "about"} == {"place"}
+
+
+DATES = (
+    ({"gte": "1990"}, lambda year: year >= 1990),
+    ({"lte": "1990-03"}, lambda year: year <= 1990),
+    ({"lt": "1990-03"}, lambda year: year < 1990),
+    ({"gt": "1990-03"}, lambda year: year > 1990),
+    ({"gte": "1990-03-15", "lte": "1990-03-15"}, lambda year: year == 1990),
+    ({"gt": "1990-03-15T00:00:00Z"}, lambda year: year > 1990),
+)
+
+
+@pytest.mark.parametrize("store", ["qdrant"], indirect=True)
+@pytest.mark.parametrize(("limits", "is_in"), DATES)
+def test_a_limit_that_is_a_month_or_a_year_has_a_length(store, retriever, limits, is_in):
+    external = Searcher(store, retriever, parser=None)
+    result = external.search("moths", k=25, filters={"since": limits})
+    assert {*of(result)} == {row["id"] for row in ROWS if is_in(row.get("year", 1000))} != set()
+
+
+def test_a_database_that_is_not_there_is_not_made(tmp_path):
+    for kind, name in ((QdrantCollection, "folder"), (MilvusCollection, "file.db")):
+        with pytest.raises(MissingDataError, match=rf"it\): there is no database at .*{name}"):
+            kind(str(tmp_path / name), "it")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_server_that_is_killed_is_one_line_and_found_again(vectors, retriever, own_postgres):

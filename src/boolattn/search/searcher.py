@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from boolattn.encoders.callables import CallableEncoder, unit
+from boolattn.encoders.callables import CallableEncoder
 from boolattn.encoders.models import SHIPPED, absolute_name, as_encoder, load_model
 from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.files import atomic_folder, scratch_folder
@@ -145,11 +145,7 @@ class Searcher:
         if encode is not None and not callable(encode):
             if chosen.resume or chosen.passages:
                 raise ConfigError("known vectors are of whole documents, and cannot be resumed")
-            try:
-                array, passages = np.asarray(encode, np.float32), 0
-            except (TypeError, ValueError) as error:
-                raise DataError(f"vectors must be an array of numbers: {error}") from error
-            encode = encode_from(unit(array) if model.similarity == "cosine" else array)
+            encode, passages = encode_from(encode), 0
         of_model = ("fingerprint", "dimension", "similarity", "digests")
         store_settings = StoreSettings(
             **{name: getattr(model, name) for name in of_model},

@@ -86,10 +86,8 @@ def parse_server(address: str, kind: str, secret: str) -> tuple[str, str]:
     name = r"[A-Za-z_][\w-]{0,200}"
     match = re.fullmatch(rf"{kind}(\+https)?:(.+)/({name})", address, re.ASCII)
     if match is None or (is_server and not _SERVER.fullmatch(match[2])):
-        raise ConfigError(
-            f"{address!r} is no address of a store: write {kind}://HOST:PORT/NAME or "
-            f"{kind}:PATH/NAME, with a name of letters, digits, - and _"
-        )
+        forms = f"{kind}://HOST:PORT/NAME or {kind}:PATH/NAME, NAME of letters, digits, - and _"
+        raise ConfigError(f"{address!r} is no address of a store: write {forms}")
     scheme = f"http{'s' if match[1] else ''}:" if is_server else ""
     return scheme + match[2], match[3]
 
@@ -108,9 +106,7 @@ def parse_postgres(address: str) -> tuple[str, str]:
     if not server.startswith(("postgresql://", "postgres://")) or not table:
         raise ConfigError(f"a Postgres address is {_FORM}, not {address!r}")
     if not _TABLE.fullmatch(table) or len(table.rpartition(".")[2].encode()) > _MAX_NAME:
-        raise ConfigError(
-            f"a table's name is made of letters, digits, _, $ and -, at most {_MAX_NAME}, "
-            f"not {table!r}"
-        )
+        form = f"letters, digits, _, $ and -, at most {_MAX_NAME}"
+        raise ConfigError(f"a table's name is made of {form}, not {table!r}")
     options = urlencode(values, quote_via=quote)
     return server + (f"?{options}" if options else ""), table

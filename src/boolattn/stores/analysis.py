@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from boolattn.files import package_table
 from boolattn.query.tokens import find_cues
 from boolattn.query.tree import Operator
 from boolattn.stores.values import items
@@ -25,22 +26,8 @@ Term = TypeVar("Term", str, int)  # itself, or its number
 #: Of BM25+; DELTA is what having a word or a kind counts, beside at most 2.2 for how often a word
 #: is in how short a text. It was chosen on validation data (docs/composition.md).
 K1, B, DELTA = 1.2, 0.75, 2.0
-#: Words of requests that say nothing about a document, or what all documents of a collection are.
-_FILLER = """
-    any anyone anything contain contains containing eat eats eating everything find give good got
-    have having idea ideas include includes including involve involving kind kinds like likes look
-    looking made make making need nice please recommend show some something sort sorts stuff suggest
-    tell thing things want wants which
-    article articles countries country dish dishes film films meal meals movie movies paper papers
-    program programs recipe recipes
-"""
-#: Words that never say anything, even where nothing else stands beside them.
-_EMPTY = """
-    about am been being can could did do does doing during each from had has have he her
-    him his how i its just may me might much must my one ones only our per really she
-    should so some than them their they too us very via was we were what when where while
-    who whose why within would you your
-"""
+#: Words that say nothing about a document.
+_WORDS = package_table("boolattn.stores", "words.toml")
 _TERM = re.compile(r"[^\W_]+")
 #: Scripts written without spaces: each character becomes a word.
 _UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])")
@@ -100,7 +87,7 @@ def operand_terms(text: str) -> list[str]:
     (['england'], ['who'])
     """
     terms = terms_of(text)
-    for empty in (_EMPTY, _FILLER):
+    for empty in (_WORDS["empty"], _WORDS["filler"]):
         terms = [term for term in terms if term not in _terms_of_words(empty)] or terms
     return terms
 

@@ -193,10 +193,8 @@ class Reader(ABC):
     def check_length(self, vectors: Array) -> None:
         """Refuse vectors of another length than the store's."""
         if (length := vectors.shape[1]) != self.settings.dimension:
-            raise IndexMismatchError(
-                f"{self.label} has vectors of length {self.settings.dimension}, and a query's has "
-                f"{length}; use its model"
-            )
+            lengths = f"of length {self.settings.dimension}, and a query's has {length}"
+            raise IndexMismatchError(f"{self.label} has vectors {lengths}; use its model")
 
 
 class Store(ABC):
@@ -256,10 +254,8 @@ class ServerStore(Store, Reader):
     def resolve(self, condition: Condition) -> Condition:
         """Refuse to look for a part of a value, which databases do not compare alike."""
         if condition.kind == "contains":
-            raise QueryError(
-                f"filter {condition.name!r}: {self.label} cannot filter by contains; use = or "
-                "search for the word"
-            )
+            reason = f"{self.label} cannot filter by contains; use = or search for the word"
+            raise QueryError(f"filter {condition.name!r}: {reason}")
         return super().resolve(condition)
 
 

@@ -14,31 +14,14 @@ import hashlib
 import json
 import operator
 import re
+import sys
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.errors import QueryError
-from boolattn.query.tree import (
-    MAX_CLAUSES,
-    Atom,
-    Clause,
-    QueryTree,
-    Where,
-    atoms,
-    clauses,
-    n_clauses,
-)
-from boolattn.stores.values import (
-    as_boolean,
-    filter_hash,
-    is_number,
-    is_too_large,
-    items,
-    moment_of,
-    period_of,
-)
+from boolattn.query import tree as trees
+from boolattn.stores.values import as_boolean, filter_hash, is_number, items, moment_of, period_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,13 +38,10 @@ _CONDITION = re.compile(r"(?P<name>[^=!<>~]+?)\s*(?P<sign>!=|>=|<=|=|>|<|~)\s*(?
 NUMBERS = (("smallest", "largest"), ("earliest", "latest"))
 #: Columns of numbers hold every whole number up to here.
 _EXACT = 2**53
-_UPPER = ("lt", "lte")
 #: Maximum number of tags of a document; Milvus has such a limit.
 MAX_TAGS = 4096
-_EXISTS = 0  # in place of a hash: the field has a value
+EXISTS = 0  # in place of a hash: the field has a value
 _YEAR = 31_556_952  # seconds
-#: On a command line: any value.
-_ANY = "*"
 
 
 class Field(NamedTuple):
@@ -92,12 +72,6 @@ class Condition:
     values: tuple[Value, ...]
     is_date: bool = False  # whether a range is one of dates; see :func:`resolve`
     is_negated: bool = False  # whether it must not hold; a document without a value passes
-
-    @property
-    def number(self) -> str:
-        """What a range is compared with, as ``document_numbers`` names it."""
-        least, most = NUMBERS[self.is_date]
-        return f"{least if self.kind in _UPPER else most}:{self.name}"
 
 
 @dataclass(frozen=True)
@@ -145,7 +119,7 @@ def _values(name: str, kind: str, entry: object) -> tuple[Value, ...]:
         if not isinstance(value, str | int | float | bool):
             wrong = f"a value is text, a number or true or false, not {type(value).__name__}"
             raise QueryError(f"filter {name!r}: {wrong}")
-        if is_too_large(value) or (isinstance(value, float) and not isfinite(value)):
+        if not isinstance(value, str) and not abs(value) <= sys.float_info.max:
             raise QueryError(f"filter {name!r}: the number is too large to compare, or none")
     if expected := _expected(kind, values[0] if len(values) == 1 else None):
         shown = repr(values[0]) if len(values) == 1 else f"{len(values)} values"
@@ -169,9 +143,8 @@ def _expected(kind: str, value: Value | None) -> str:
 def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
     """Parse filters of a command line.
 
-    ``year>=1990``, ``date<2024-03``, ``country=Peru``, ``country!=Peru``, ``tags~veg`` (contains),
-    ``price=*`` (exists), ``price!=*``. The same field with ``=`` twice means either value. ``7`` is
-    both the number and the text.
+    ``date<2024-03``, ``country!=Peru``, ``tags~veg`` (contains), ``price=*`` (exists). The same
+    field with ``=`` twice means either value. ``7`` is both the number and the text.
 
     >>> parse_filters(["country=Peru", "country=Ecuador", "year>=1990"])
     {'country': {'in': ['Peru', 'Ecuador']}, 'year': {'gte': 1990}}
@@ -188,7 +161,7 @@ def parse_filters(texts: Iterable[str]) -> dict[str, Any]:
             conditions[kind] = _limit(value, text)
         elif kind == "contains":
             conditions[kind] = value
-        elif value == _ANY:
+        elif value == "*":
             conditions["exists"] = kind == "in"
         else:
             conditions.setdefault(kind, []).extend(_text_and_value(value))
@@ -202,8 +175,15 @@ def resolve(condition: Condition, fields: Mapping[str, Field]) -> Condition:
         names = ", ".join(sorted(fields)) or "none"
         hint = did_you_mean(name, fields)
         raise QueryError(f"no document has the field {name!r}; there are: {names}{hint}")
-    condition = replace(condition, name=name)
-    return _as_range(condition, fields[name]) if condition.kind in RANGES else condition
+    condition, field = replace(condition, name=name), fields[name]
+    if condition.kind not in RANGES:
+        return condition
+    is_text = isinstance(condition.values[0], str)
+    is_date = is_text or not field.numbers
+    if not (field.dates if is_date else field.numbers):
+        comparable = f"{'dates' if is_text else 'numbers or dates'} that {condition.kind} could"
+        raise QueryError(f"filter {name!r}: the field holds no {comparable} compare")
+    return date_range(condition) if is_date else condition
 
 
 def known_name(name: str, names: Iterable[str]) -> str:
@@ -219,30 +199,23 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {known[near[0]]!r}?" if near else ""
 
 
-def _as_range(condition: Condition, field: Field) -> Condition:
-    """Choose between numbers and dates; a limit that is a year or a day has a length."""
-    name, kind, value = condition.name, condition.kind, condition.values[0]
-    is_date = isinstance(value, str) or not field.numbers
-    if not (field.dates if is_date else field.numbers):
-        comparable = "dates" if isinstance(value, str) else "numbers or dates"
-        raise QueryError(
-            f"filter {name!r}: the field holds no {comparable} that {kind} could compare"
-        )
-    if is_date:
-        if (period := period_of(str(value))) is None:  # of a number, its year
-            raise QueryError(f"filter {name!r}: {kind} takes a date, not {value}")
-        value, end = period
-        if end > value and kind in ("gt", "lte"):
-            kind, value = ("gte", end) if kind == "gt" else ("lt", end)
-    return replace(condition, kind=kind, values=(value,), is_date=is_date)
+def date_range(condition: Condition) -> Condition:
+    """Return a range of dates as one of seconds; a limit that is a year or a day has a length."""
+    kind, value = condition.kind, condition.values[0]
+    if (period := period_of(str(value))) is None:  # of a number, its year
+        raise QueryError(f"filter {condition.name!r}: {kind} takes a date, not {value}")
+    start, end = period
+    if end > start and kind in ("gt", "lte"):
+        kind, start = ("gte", end) if kind == "gt" else ("lt", end)
+    return replace(condition, kind=kind, values=(start,), is_date=True)
 
 
 def alternatives(
-    tree: QueryTree, conditions: Mapping[str, Condition]
+    tree: trees.QueryTree, conditions: Mapping[str, Condition]
 ) -> tuple[tuple[Condition, ...], ...]:
     """Return the conditions of each alternative of a tree; none where one has no condition.
 
-    >>> from boolattn.query.tree import And, Atom, Or
+    >>> from boolattn.query.tree import And, Atom, Or, Where
     >>> tree = Or((And((Atom("moths"), Where("year>=1990"))), Where("place=Java")))
     >>> known = {text: Condition(text, "in", ()) for text in ("year>=1990", "place=Java")}
     >>> [[condition.name for condition in part] for part in alternatives(tree, known)]
@@ -250,18 +223,16 @@ def alternatives(
     """
     if not conditions:
         return ()
-    operands = list(atoms(tree))
-    if (n := n_clauses(tree)) > max(MAX_CLAUSES, len(operands)):
-        raise QueryError(
-            f"a query with conditions may have {MAX_CLAUSES} alternatives, and this one has {n}; "
-            "give the conditions as filters"
-        )
-    conjunctions = [clause_conditions(clause, operands, conditions) for clause in clauses(tree)]
+    operands, most = list(trees.atoms(tree)), trees.MAX_CLAUSES
+    if (n := trees.n_clauses(tree)) > max(most, len(operands)):
+        counts = f"may have {most} alternatives, and this one has {n}"
+        raise QueryError(f"a query with conditions {counts}; give the conditions as filters")
+    conjunctions = [clause_conditions(c, operands, conditions) for c in trees.clauses(tree)]
     return () if () in conjunctions else tuple(dict.fromkeys(conjunctions))
 
 
 def clause_conditions(
-    clause: Clause, operands: Sequence[Atom], conditions: Mapping[str, Condition]
+    clause: trees.Clause, operands: Sequence[trees.Atom], conditions: Mapping[str, Condition]
 ) -> tuple[Condition, ...]:
     """Return the conditions of one alternative."""
     return tuple(
@@ -270,7 +241,7 @@ def clause_conditions(
     )
 
 
-def condition_of(where: Where) -> Condition:
+def condition_of(where: trees.Where) -> Condition:
     """Return a condition of a tree, before it is resolved."""
     [condition] = read_filters(parse_filters([where.text]))
     return condition
@@ -308,9 +279,8 @@ def _limit(value: str, text: str) -> Value:
 
 def document_tags(metadata: Metadata) -> list[str]:
     """Return a tag for each field, and one for each of its values."""
-    pairs = [(name, filter_hash(v)) for name, value in metadata.items() for v in items(value)]
-    pairs += [(name, _EXISTS) for name in metadata]
-    return list(dict.fromkeys(_tag(*pair) for pair in pairs))
+    values = {name: (EXISTS, *map(filter_hash, items(v))) for name, v in metadata.items()}
+    return list(dict.fromkeys(tag(name, key) for name, keys in values.items() for key in keys))
 
 
 def document_numbers(metadata: Metadata) -> dict[str, float]:
@@ -330,20 +300,8 @@ def document_numbers(metadata: Metadata) -> dict[str, float]:
     return extremes
 
 
-def tag_condition(condition: Condition) -> tuple[tuple[str, ...], bool]:
-    """Return the tags of which a document must have one, or with false must have none.
-
-    For conditions other than ranges and ``contains``.
-    """
-    hashes, is_wanted = (*map(filter_hash, condition.values),), condition.kind != "not"
-    if condition.kind == "exists":
-        hashes, is_wanted = (_EXISTS,), bool(condition.values[0])
-    # Without a value no document may match: nothing has an empty tag.
-    tags = tuple(_tag(condition.name, value) for value in hashes) or ("",)
-    return tags, is_wanted != condition.is_negated
-
-
-def _tag(name: str, value: int) -> str:
+def tag(name: str, value: int) -> str:
+    """Return the tag of a field's value, by its hash."""
     if len(name) >= 64 or not name.isprintable():
         name = hashlib.sha256(name.encode()).hexdigest()
     return f"{name}={value:016x}"

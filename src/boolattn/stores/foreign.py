@@ -14,7 +14,7 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.encoders.callables import unit
-from boolattn.errors import ConfigError, QueryError, ServerError
+from boolattn.errors import ConfigError, MissingDataError, QueryError, ServerError
 from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
 from boolattn.settings import checked
@@ -25,6 +25,7 @@ from boolattn.stores.settings import StoreSettings
 if TYPE_CHECKING:
     from collections.abc import Collection as Names
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -61,7 +62,9 @@ class Collection(ABC):
 
     limit: int | None = None  # maximum number of results of one search
     has_text_ids = False  # whether an id of digits is a text
+    has_schema = False  # whether every row has the fields of ``types``, and no others
     types: Mapping[str, Any]  # of the fields, where filters depend on them
+    path: Path | None = None  # of a local database: what is there if the database is
 
     @checked
     def __init__(  # noqa: PLR0913 - what a collection may call its own
@@ -79,11 +82,16 @@ class Collection(ABC):
         self.name = f"{type(self).__name__.removesuffix('Collection')} ({collection})"
         self.collection, self.text, self.title = collection, text, title
         self.connect(client)
+        if self.path and not self.path.exists():
+            raise MissingDataError(f"{self.name}: there is no database at {self.path}")
         self.types, ids, vectors, indexes = self.describe()
         self.id_field = self._choose("id", id, self.types if id else ids)
         self.vector_field = self._choose("vector", vector, vectors)
         self.dimension, self.metric = vectors[self.vector_field]
         self.metric = metric or self.metric
+        for option, name in {"text": text, "title": title if title != "title" else ""}.items():
+            if name and self.has_schema:
+                self._choose(option, name, self.types)
         has_words = words or len(indexes) == 1
         self.word_field = self._choose("words", words, indexes) if has_words else ""
 
@@ -203,10 +211,9 @@ class ForeignStore(ServerStore):
     def check_conditions(self, texts: Sequence[str], where: Filter) -> None:
         """Refuse a condition that only some results must meet: nothing tells which ones do."""
         if texts and len(where.alternatives) != 1:
-            raise QueryError(
-                f"{texts[0]}: a collection takes a condition that every result must meet, as in "
-                f"'moths AND {texts[0]}'; elsewhere in a query it needs an index of ours"
-            )
+            form = f"a condition that every result must meet, as in 'moths AND {texts[0]}'"
+            remedy = "elsewhere in a query it needs an index of ours"
+            raise QueryError(f"{texts[0]}: a collection takes {form}; {remedy}")
 
     def matching(self, condition: Condition, keys: Keys) -> Mask:
         """Every candidate passed the filter: a condition holds for all, or for none."""

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from boolattn.errors import ConfigError, DataError, IndexFolderError, IndexMismatchError
+from boolattn.errors import (
+    ConfigError,
+    DataError,
+    IndexBusyError,
+    IndexFolderError,
+    IndexMismatchError,
+)
 from boolattn.kinds.lexicon import Kinds, load_kinds
 from boolattn.settings import build, check_types
 
@@ -50,10 +56,9 @@ class StoreSettings:
 def saved_settings(state: Mapping[str, Any], label: str, expected: int) -> StoreSettings:
     """Read a store's settings; refuse another format than this version's, and other damage."""
     if (version := state.get("format")) != expected:
-        raise IndexMismatchError(
-            f"{label} has format {version}, this version reads {expected}: build it again with "
-            f"boolattn index FILE --out {label} --replace"
-        )
+        remedy = f"build it again with boolattn index FILE --out {label} --replace"
+        formats = f"has format {version}, this version reads {expected}"
+        raise IndexMismatchError(f"{label} {formats}: {remedy}")
     try:
         settings = build(StoreSettings, state.get("settings") or {})
         check_types(settings)
@@ -67,13 +72,11 @@ def check_build(
 ) -> None:
     """Refuse to build in place of an index, or of a stopped build, unless that was asked for."""
     if has_index and not replace and not (resume and is_stopped):
-        raise IndexFolderError(
-            f"{label} holds an index: add to it with boolattn add, or build it again with --replace"
-        )
+        remedy = "add to it with boolattn add, or build it again with --replace"
+        raise IndexFolderError(f"{label} holds an index: {remedy}")
     if is_stopped and not (replace or resume):
-        raise IndexFolderError(
-            f"a build was stopped in {label}: go on with --resume, or begin again with --replace"
-        )
+        remedy = "go on with --resume, or begin again with --replace"
+        raise IndexFolderError(f"a build was stopped in {label}: {remedy}")
 
 
 def no_index(address: object) -> IndexFolderError:
@@ -82,6 +85,11 @@ def no_index(address: object) -> IndexFolderError:
     if Path(near := f"{address}.index").is_dir():
         remedy = f"did you mean {near}?"
     return IndexFolderError(f"there is no index at {address}; {remedy}")
+
+
+def busy(label: object) -> IndexBusyError:
+    """Return the error that another process writes to a store."""
+    return IndexBusyError(f"{label} is being written by another process; wait until it is done")
 
 
 def no_documents() -> DataError:
@@ -96,24 +104,21 @@ def check_model(
 
     Digests that either does not know are not compared.
     """
-    for name, digest in settings.digests.items():
-        if settings.fingerprint == fingerprint and digests.get(name, digest) != digest:
-            raise IndexMismatchError(
-                f"{label} was indexed with another {name} of the model {settings.model}; "
-                "copy the model again, or index again with this one"
-            )
     if settings.fingerprint != fingerprint:
-        raise IndexMismatchError(
-            f"{label} was indexed by another model ({settings.model or 'unnamed'}, "
-            f"fingerprint {settings.fingerprint[:8]}, not {fingerprint[:8]}); index again with "
-            "this one, or search with that one"
-        )
+        prints = f"fingerprint {settings.fingerprint[:8]}, not {fingerprint[:8]}"
+        model = f"another model ({settings.model or 'unnamed'}, {prints})"
+        remedy = "index again with this one, or search with that one"
+        raise IndexMismatchError(f"{label} was indexed by {model}; {remedy}")
+    for name, digest in settings.digests.items():
+        if digests.get(name, digest) != digest:
+            changed = f"another {name} of the model {settings.model}"
+            remedy = "copy the model again, or index again with this one"
+            raise IndexMismatchError(f"{label} was indexed with {changed}; {remedy}")
 
 
 def check_ids(ids: object) -> list[str]:
     """Return the different ids of documents to delete; refuse what is no list of texts."""
-    is_text = isinstance(ids, str | bytes)
-    names: list[Any] = list(ids) if isinstance(ids, Iterable) and not is_text else [None]
+    names: list[Any] = [None] if isinstance(ids, str) or not isinstance(ids, Iterable) else [*ids]
     if not all(isinstance(name, str) for name in names):
         raise DataError("ids to delete are a list of texts")
     return list(dict.fromkeys(names))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections import Counter
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
@@ -73,14 +74,9 @@ def _plain(name: str, value: Any) -> Value | None:  # noqa: ANN401 - any value
     if not isinstance(value, str | int | float | bool):
         kinds = "text, numbers, true or false, dates, lists and objects of these"
         raise DataError(f"the field {name!r} is {type(value).__name__}; metadata are {kinds}")
-    if is_too_large(value):
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
         raise DataError(f"the field {name!r} is a number too large to compare; write it as text")
     return value
-
-
-def is_too_large(value: object) -> bool:
-    """Whether a whole number has no place among the floating-point numbers."""
-    return isinstance(value, int) and value.bit_length() > 1023
 
 
 def items(value: Value | list[Value] | None) -> list[Value]:
@@ -190,9 +186,12 @@ def count_values(
 ) -> ValueCounts:
     """Count the ``n`` most frequent values of a field in some documents' metadata.
 
+    Objects and lists inside a value, which others' collections may hold, are not counted.
+
     >>> count_values([{"tag": ["a", "b", "a"]}, {"tag": "a"}, {}], "tag", 1)
     ValueCounts(documents=2, different=2, frequent=[('a', 2)], is_exact=True)
     """
     values = [items(row[name]) for row in rows if name in row]
-    counts = Counter(value for listed in values for value in dict.fromkeys(listed))
+    plain = ([v for v in listed if v.__hash__ is not None] for listed in values)
+    counts = Counter(value for listed in plain for value in dict.fromkeys(listed))
     return ValueCounts(len(values), len(counts), counts.most_common(n), is_exact)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -86,20 +86,37 @@ def batches(documents: Iterable[Document], size: int, n_tokens: int) -> Iterator
         yield batch
 
 
-def encode_from(vectors: Array) -> Encode:
+def checked_vectors(values: Any, names: Sequence[str] = ()) -> Array:  # noqa: ANN401
+    """Return vectors as an array of float32; refuse what is no finite vector for each document.
+
+    Errors name documents, or count them from 0.
+    """
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"vectors must be an array of numbers: {error}") from error
+    if array.dtype.kind not in "iuf" or array.ndim != 2:
+        got = f"got shape {array.shape} of type {array.dtype}"
+        raise DataError(f"vectors must be an array of numbers with two dimensions, {got}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = array.astype(np.float32, copy=False)
+        squares = np.einsum("ij,ij->i", array, array)
+    if len(broken := np.flatnonzero(~np.isfinite(squares))):
+        name = dict(enumerate(names)).get(int(broken[0]), int(broken[0]))
+        raise DataError(f"the vector of document {name!r} is not finite in float32")
+    return array
+
+
+def encode_from(values: Any) -> Encode:  # noqa: ANN401 - anything like an array
     """Return what gives each document its vector from an array, in the order of the documents."""
-    if vectors.ndim != 2 or not np.isfinite(vectors).all():
-        shape = f"an array of shape {vectors.shape}"
-        raise DataError(f"vectors must be a finite number for each document and place, got {shape}")
+    vectors = checked_vectors(values)
 
     def encode(lists: Iterable[list[str]]) -> Iterator[Array]:
         end = 0
         for texts in lists:
             start, end = end, end + len(texts)
             if end > len(vectors):
-                raise DataError(
-                    f"there are only {len(vectors)} vectors for {end} or more documents"
-                )
+                raise DataError(f"only {len(vectors)} vectors for {end} or more documents")
             yield vectors[start:end]
         if end < len(vectors):
             raise DataError(f"there are {len(vectors)} vectors for {end} documents")
@@ -154,9 +171,8 @@ class Writer:
             for batch in batches(documents, size or draft.batch_size, self.passages):
                 names = [entry.document.id for entry in batch]
                 if not replace_old and (known := draft.known(names)):
-                    raise DataError(
-                        f"the index has the id {min(known)!r} already; boolattn update replaces it"
-                    )
+                    reason = f"has the id {min(known)!r} already; boolattn update replaces it"
+                    raise DataError(f"the index {reason}")
                 if draft.has(batch):
                     self.progress(len(batch))
                     continue
@@ -195,14 +211,10 @@ class Writer:
         The beginning says what a text is about; of many passages one or other is near any query.
         """
         names = [entry.document.id for entry in batch for _ in entry.spans]
+        vectors = checked_vectors(vectors, names)
         if vectors.shape != (len(names), self.encoder.dimension):
-            raise DataError(
-                f"the encoder gave vectors of shape {vectors.shape} for {len(names)} "
-                f"passages and dimension {self.encoder.dimension}"
-            )
-        broken = np.flatnonzero(~np.isfinite(vectors).all(1))
-        if len(broken):
-            raise DataError(f"the model gives no finite vector for document {names[broken[0]]!r}")
+            expected = f"{len(names)} passages and dimension {self.encoder.dimension}"
+            raise DataError(f"the encoder gave vectors of shape {vectors.shape} for {expected}")
         scaled = unit if self.encoder.similarity == "cosine" else np.asarray
         lengths = [len(entry.spans) for entry in batch]
         first = np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)

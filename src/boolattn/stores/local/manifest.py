@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from boolattn import checksums
 from boolattn.checksums import file_sum
-from boolattn.errors import BoolattnError, ConfigError, DataError, IndexBusyError, IndexFolderError
+from boolattn.errors import BoolattnError, ConfigError, DataError, IndexFolderError
 from boolattn.settings import build, check_types
-from boolattn.stores.settings import StoreSettings, no_index, saved_settings
+from boolattn.stores.settings import StoreSettings, busy, no_index, saved_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -42,7 +42,7 @@ class Manifest:
     """Everything a local store consists of."""
 
     settings: StoreSettings
-    segments: tuple[str, ...] = ()  # files, in the order of the rows
+    segments: tuple[str, ...] = ()  # files, in the order of the rows; one may occur twice
     files: dict[str, str] = field(default_factory=dict)  # SHA-256 by path in the folder
     size: int = 0  # of all files, in bytes
     graph: dict[str, Any] = field(default_factory=dict)  # of the vectors: file, recall
@@ -70,9 +70,15 @@ class Manifest:
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest; refuse a folder that is no index, or a damaged one."""
     path = folder / MANIFEST
+    if folder.is_file():
+        command = f"boolattn index {shlex.quote(str(folder))}"
+        raise IndexFolderError(f"{folder} is a file, not an index; make one of it: {command}")
     try:
+        if not path.exists() and (folder / SEGMENTS).is_dir():
+            remedy = "go on with the same command and --resume"
+            raise IndexFolderError(f"the index at {folder} was never finished; {remedy}")
         if not path.exists():
-            raise _missing(folder)
+            raise no_index(folder)
         values = checksums.read_manifest(path)
         settings = saved_settings(values, str(folder), FORMAT)
         manifest = build(Manifest, values | {"settings": settings})
@@ -121,17 +127,6 @@ def read_stamps(folder: Path, manifest: Manifest) -> dict[str, tuple[int, int, i
     return stamps
 
 
-def _missing(folder: Path) -> IndexFolderError:
-    if folder.is_file():
-        command = f"boolattn index {shlex.quote(str(folder))}"
-        return IndexFolderError(f"{folder} is a file, not an index; make one of it: {command}")
-    if (folder / SEGMENTS).is_dir():
-        return IndexFolderError(
-            f"the index at {folder} was never finished; go on with the same command and --resume"
-        )
-    return no_index(folder)
-
-
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
     """Lock the index for writing."""
@@ -143,9 +138,8 @@ def writing(folder: Path) -> Iterator[None]:
         names = {path.name for path in folder.iterdir() if not path.name.endswith(PART)}
         others = [n for n in names - {LOCK, SEGMENTS} if not n.startswith(_PREFIXES)]
         if others and MANIFEST not in others:
-            raise IndexFolderError(
-                f"{folder} holds other files ({min(others)}); name a new or empty folder"
-            )
+            reason = f"holds other files ({min(others)}); name a new or empty folder"
+            raise IndexFolderError(f"{folder} {reason}")
         with FileLock(folder / LOCK, blocking=False):
             try:
                 yield
@@ -154,9 +148,7 @@ def writing(folder: Path) -> Iterator[None]:
                     (folder / LOCK).unlink()  # nothing was written
                     folder.rmdir()
     except Timeout as error:
-        raise IndexBusyError(
-            f"{folder} is being written by another process; wait until it is done"
-        ) from error
+        raise busy(folder) from error
     except OSError as error:
         reason = f"{error.strerror or error}; what was there is unchanged"
         raise IndexFolderError(f"cannot write the index {folder}: {reason}") from error

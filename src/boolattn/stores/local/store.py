@@ -123,7 +123,7 @@ class LocalStore(Store):
             manifest = read_manifest(self.folder)
             check_files(self.folder, manifest)
             disk.clean(self.folder)
-            draft = LocalDraft(self.folder, manifest, Rows(self.folder, manifest))
+            draft = LocalDraft(self.folder, manifest)
             yield draft
             if draft.files or draft.deleted:
                 draft.finish()
@@ -153,18 +153,18 @@ class LocalDraft(Draft):
 
     batch_size = 16_384  # the most that a killed build loses
 
-    def __init__(self, folder: Path, base: Manifest, rows: Rows | None = None) -> None:
-        self._folder, self._rows = folder, rows
+    def __init__(self, folder: Path, base: Manifest) -> None:
+        self._folder, self._rows = folder, Rows(folder, base)
         self._base = replace(base, generation=base.generation + 1)
         self.files: dict[str, str] = {}
         self.deleted: dict[str, int] = {}
 
     def known(self, ids: Sequence[str]) -> set[str]:
-        return set(self._rows.find(ids)) if self._rows else set()
+        return set(self._rows.find(ids))
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete those of some documents that the store has."""
-        self.deleted |= self._rows.find(ids) if self._rows else {}
+        self.deleted |= self._rows.find(ids)
 
     def has(self, batch: Batch) -> bool:
         """Take over a segment that an earlier build finished, if it is not damaged."""
@@ -200,12 +200,11 @@ class LocalDraft(Draft):
         )
         if self.files:
             rows = Rows(folder, manifest.measured(folder))
-            first_row, first = (self._rows.n_rows, self._rows.n_documents) if self._rows else (0, 0)
             if manifest.settings.vectors == HNSW:
-                manifest = write_graph(folder, manifest, rows, first_row)
+                manifest = write_graph(folder, manifest, rows, self._rows.n_rows)
             if manifest.settings.words:
                 from boolattn.stores.local.words import write_words
 
-                new = ((number, rows.document(number)) for number in range(first, rows.n_documents))
-                manifest = write_words(folder, manifest, new)
+                new = range(self._rows.n_documents, rows.n_documents)
+                manifest = write_words(folder, manifest, ((n, rows.document(n)) for n in new))
         disk.commit(folder, manifest)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from boolattn.errors import IndexFolderError
 from boolattn.stores.base import warned
-from boolattn.stores.filters import RANGES, Condition, Filter, tag_condition
+from boolattn.stores.filters import EXISTS, NUMBERS, RANGES, Condition, Filter, tag
 from boolattn.stores.foreign import DOT, Collection
 from boolattn.stores.settings import StoreSettings, no_index, saved_settings
-from boolattn.stores.values import number_key
+from boolattn.stores.values import filter_hash, number_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,9 +58,14 @@ def of_points(where: Filter) -> Filter:
 
 
 def _stored(condition: Condition) -> Condition:
-    if condition.kind in RANGES:
-        return replace(condition, name=f"numbers.{number_key(condition.number)}")
-    tags, is_wanted = tag_condition(condition)
+    name, kind, values = condition.name, condition.kind, condition.values
+    if kind in RANGES:
+        extreme = NUMBERS[condition.is_date][kind in ("gt", "gte")]
+        return replace(condition, name=f"numbers.{number_key(f'{extreme}:{name}')}")
+    is_wanted = (bool(values[0]) if kind == "exists" else kind != "not") != condition.is_negated
+    hashes = [EXISTS] if kind == "exists" else map(filter_hash, values)
+    # Without a value no document may match: nothing has an empty tag.
+    tags = tuple(tag(name, value) for value in hashes) or ("",)
     return Condition("tags", "in" if is_wanted else "not", tags)
 
 
@@ -129,9 +134,8 @@ class Database(Collection):
         """Return the collection in use, and the stopped builds; remove what a build replaced."""
         names, current = sorted(self.names()), self.target()
         if self.alias in names and not current:
-            raise IndexFolderError(
-                f"{self.name} is a collection that boolattn did not make; choose another name"
-            )
+            reason = "is a collection that boolattn did not make; choose another name"
+            raise IndexFolderError(f"{self.name} {reason}")
         form = re.compile(rf"{re.escape(self.alias)}__[0-9a-f]{{16}}")
         builds = [name for name in names if form.fullmatch(name)]
         for name in builds:

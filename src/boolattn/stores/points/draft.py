@@ -60,9 +60,7 @@ class PointDraft(Draft):
         """Write further passages, then heads; then remove passages of other versions."""
         database = self._database
         is_fresh = self.is_build and not self.is_resumed
-        if not is_fresh:  # a build looks for documents with the same key when it is complete
-            self._versions([entry.document.id for entry in batch])
-        elif not self._n_documents:  # not before: nothing is left of a build that fails at once
+        if is_fresh and not self._n_documents:  # nothing is left of a build that fails at once
             database.create_collection()
         ends = np.cumsum([len(entry.spans) for entry in batch])[:-1]
         pairs = zip(batch, np.split(vectors, ends), strict=True)
@@ -82,11 +80,9 @@ class PointDraft(Draft):
             raise no_documents()
         self._database.finish()
         if (n_written := self._database.count(Filter((IS_HEAD,)))) != self._n_documents:
-            raise ServerError(
-                f"{self._database.name} has {n_written} of {self._n_documents} documents: some "
-                "were left out since a build was stopped, the keys of two ids are the same, or "
-                "the server lost some; index again with --replace"
-            )
+            reason = "some were left out since a build was stopped, or the server lost some"
+            counts = f"{self._database.name} has {n_written} of {self._n_documents} documents"
+            raise ServerError(f"{counts}: {reason}; index again with --replace")
 
     def _upsert(self, points: Iterable[Row]) -> None:
         """Write points in order, some of them at a time."""
@@ -102,15 +98,8 @@ class PointDraft(Draft):
             self._database.insert(waiting)
 
     def _versions(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return versions of documents by id; refuse an id whose key another one has."""
+        """Return versions of documents by id; unknown ids are absent."""
         rows = self._database.get([*map(key_of, ids)], "id", "version")
-        holders = {key: row["id"] for key, row in rows.items()}
-        for name in ids:
-            if (other := holders.setdefault(key_of(name), name)) != name:
-                raise DataError(
-                    f"{self._database.name}: the ids {other!r} and {name!r} have the same key; "
-                    "rename one"
-                )
         return {row["id"]: row["version"] for row in rows.values()}
 
     def _register(self, documents: Iterable[Document], lengths: Sequence[int]) -> None:

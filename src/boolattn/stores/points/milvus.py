@@ -29,6 +29,8 @@ from boolattn.stores.points.database import (
     IS_HEAD,
     IS_PASSAGE,
     LACKS,
+    VECTOR,
+    WORDS,
     Database,
     expression,
 )
@@ -75,9 +77,10 @@ class MilvusCollection(Database):
     }
 
     def connect(self, client: Client | str) -> None:
-        if isinstance(client, str) and "://" not in client and Path(client).suffix != ".db":
+        self._client, is_file = client, isinstance(client, str) and "://" not in client
+        self.path = Path(client) if is_file else None
+        if self.path and self.path.suffix != ".db":
             raise ConfigError(f"{client!r}: a file of Milvus Lite ends in .db")
-        self._client = client
 
     def call(self, method: str, *values: Any, **options: Any) -> Any:  # noqa: ANN401
         """Call a method of the client; read a collection that a new server process has not read."""
@@ -120,6 +123,7 @@ class MilvusCollection(Database):
         functions = [f for f in about.get("functions") or () if int(f["type"]) == _BM25]
         words = [name for function in functions for name in function["output_field_names"]]
         self.has_text_ids = types[key] == "VARCHAR"
+        self.has_schema = not about.get("enable_dynamic_field")
         return types, [key], vectors, words
 
     def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
@@ -161,22 +165,24 @@ class MilvusCollection(Database):
         return expression(where, self._test)
 
     def _test(self, condition: Condition) -> str:
-        column, _, path = condition.name.partition(".")
-        name, kind, type_name = condition.name, condition.kind, self.types.get(column, "")
+        column, *path = condition.name.split(".")
+        kind, type_name = condition.kind, self.types.get(column, "")
+        is_json = bool(path) and type_name == "JSON"
+        name = column + "".join(f"[{_literal(key)}]" for key in path) if is_json else condition.name
         values = of_type(condition.values, is_text=type_name == "VARCHAR")
-        is_json = type_name == "JSON" and path
-        if is_json:
-            name = f"{column}[{_literal(path)}]"
         if kind in RANGES:
             test = f"{name} {SIGNS[kind]} {_literal(values[0])}"
-            # A comparison with a missing value is false in Milvus and nothing in Milvus Lite.
-            test = f"(exists {name} and {test})" if is_json else test
         elif kind == "exists":
-            test = f"{name} is {'not ' if values[0] else ''}null"
+            test = f"exists {name}" if is_json else f"{name} is not null"
+            test = test if values[0] else f"(not {test})"
         elif type_name == "ARRAY":
             test = f"array_contains_{'all' if kind == LACKS else 'any'}({name}, {_literal(values)})"
+        elif is_json and values:  # Milvus Lite has no "in" for these
+            test = " or ".join(f"{name} == {_literal(value)}" for value in condition.values)
         else:
-            test = f"{name} in {_literal(values)}"
+            test = f"{name if values else self.id_field} in {_literal(values)}"
+        # A comparison with a missing value is false in Milvus and nothing in Milvus Lite.
+        test = f"(exists {name} and ({test}))" if is_json and kind != "exists" else test
         if kind in ("not", LACKS):
             test = f"(not ({test}))"
         if not condition.is_negated:
@@ -184,7 +190,7 @@ class MilvusCollection(Database):
         return f"(not {test})" if is_json else f"({name} is null or not ({test}))"
 
     def target(self) -> str:
-        if "://" not in self._client and not Path(self._client).exists():
+        if self.path and not self.path.exists():
             return ""
         self.names()  # a server that does not answer is an error
         try:
@@ -207,14 +213,14 @@ class MilvusCollection(Database):
         for name, (n_items, n_bytes) in _LISTS.items():
             limits = {"max_capacity": n_items, "max_length": n_bytes}
             schema.add_field(name, DataType.ARRAY, element_type=DataType.VARCHAR, **limits)
-        schema.add_field(self.vector_field, DataType.FLOAT_VECTOR, dim=self.settings.dimension)
+        schema.add_field(VECTOR, DataType.FLOAT_VECTOR, dim=self.settings.dimension)
         index = MilvusClient.prepare_index_params()
         graph = {"index_type": "HNSW", "params": {"M": 32, "efConstruction": 80}}
         kind = {"index_type": "FLAT"} if self.settings.vectors == "exact" else graph
-        index.add_index(self.vector_field, metric_type="IP", **kind)
+        index.add_index(VECTOR, metric_type="IP", **kind)
         if self.settings.words:
-            schema.add_field(self.word_field, DataType.SPARSE_FLOAT_VECTOR)
-            index.add_index(self.word_field, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+            schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
+            index.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
         lists = () if is_lite else ("tags", "asserted", "denied")
         for name in ("document", "part", *lists):
             index.add_index(name, index_type="INVERTED")
@@ -236,18 +242,18 @@ class MilvusCollection(Database):
         self.call("drop_collection", collection)
 
     def insert(self, points: list[Row]) -> None:
-        self.call("upsert", self.collection, [*map(self._entity, points)])
-
-    def _entity(self, point: Row) -> Row:
-        body, starts = point["body"], range(0, len(point["body"]), _CHARACTERS)
-        row = point | {"body": [body[start : start + _CHARACTERS] for start in starts]}
-        row |= {name: row[name][:_MAX_ITEMS] for name in ("asserted", "denied")}
-        if point[self.vector_field] is None:
-            row[self.vector_field] = np.zeros(self.settings.dimension, np.float32)
-        row[self.word_field] = term_weights(point[self.word_field], self.mean_length) or _NO_TERM
-        if not self.settings.words:
-            del row[self.word_field]
-        return row
+        nothing, rows = np.zeros(self.settings.dimension, np.float32), []
+        for point in points:
+            body, starts = point["body"], range(0, len(point["body"]), _CHARACTERS)
+            row = point | {"body": [body[start : start + _CHARACTERS] for start in starts]}
+            row |= {name: row[name][:_MAX_ITEMS] for name in ("asserted", "denied")}
+            if row[VECTOR] is None:
+                row[VECTOR] = nothing
+            words = row.pop(WORDS)
+            if self.settings.words:
+                row[WORDS] = term_weights(words, self.mean_length) or _NO_TERM
+            rows.append(row)
+        self.call("upsert", self.collection, rows)
 
     def remove(self, *conditions: Condition) -> None:
         self.call("delete", self.collection, filter=self._written(Filter(conditions)))
@@ -275,9 +281,8 @@ def open_client(address: str) -> MilvusClient:
     except MilvusException as error:
         if "://" in address:
             raise
-        raise ServerError(
-            f"{address}: {error.message}; a file allows one process; is it open in another?"
-        ) from error
+        hint = "a file allows one process; is it open in another?"
+        raise ServerError(f"{address}: {error.message}; {hint}") from error
 
 
 class MilvusStore(PointStore):

@@ -69,6 +69,7 @@ class PostgresCollection(Database):
     """
 
     precisions = ("float32", "float16")
+    has_schema = True
     has_text_ids = True  # Postgres makes an id of it
     parse = staticmethod(parse_postgres)
     types: Types = _COLUMNS
@@ -212,10 +213,10 @@ class PostgresCollection(Database):
     def create_collection(self) -> None:
         n_bytes = self.settings.dimension * (2 if self.vector_type == "halfvec" else 4)
         if self.settings.vectors == HNSW and n_bytes > _MAX_GRAPH:
-            raise ConfigError(
-                f"pgvector's graph takes vectors of 2000 dimensions, of 4000 in float16, not "
-                f"{self.settings.dimension}: index with --vectors exact"
+            limits = (
+                f"vectors of 2000 dimensions, of 4000 in float16, not {self.settings.dimension}"
             )
+            raise ConfigError(f"pgvector's graph takes {limits}: use --vectors exact")
         kinds = {name: kind for name, (kind, _) in _COLUMNS.items()}
         kinds["vector"] = f"{self.vector_type}({self.settings.dimension})"
         columns = [f"{name} {kind} NOT NULL" for name, kind in kinds.items()]

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
-from boolattn.errors import IndexBusyError, MissingDataError, QueryError, ServerError
+from boolattn.errors import MissingDataError, QueryError, ServerError
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, SIGNS, Condition, Filter, of_type
 from boolattn.stores.foreign import COSINE, DOT
 from boolattn.stores.points.database import LACKS, expression
+from boolattn.stores.settings import busy
 
 try:
     import psycopg
@@ -92,9 +93,7 @@ class PostgresServer:
         with one_line(self._label, ERRORS), self._connect(0, is_owner=is_owner) as connection:
             lock = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
             if not connection.execute(lock, (f"boolattn {table}",)).fetchone()[0]:
-                raise IndexBusyError(
-                    f"{self._label} is being written by another process; wait until it is done"
-                )
+                raise busy(self._label)
             yield connection
 
     def search(
@@ -136,9 +135,8 @@ class PostgresServer:
             if is_owner:
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             elif connection.execute("SELECT to_regtype('vector')").fetchone()[0] is None:
-                raise ServerError(
-                    f"{self._label}: the database has no type vector; CREATE EXTENSION vector"
-                )
+                reason = "the database has no type vector; CREATE EXTENSION vector"
+                raise ServerError(f"{self._label}: {reason}")
             register_vector(connection)
         except BaseException:
             connection.close()

@@ -14,6 +14,7 @@ import pickle  # nosec B403
 import sqlite3
 import time
 from contextlib import closing, nullcontext
+from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from boolattn.errors import MissingDataError
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
-from boolattn.stores.filters import RANGES, Condition, Filter
+from boolattn.stores.filters import RANGES, Condition, Filter, date_range
 from boolattn.stores.foreign import COSINE, DOT
 from boolattn.stores.points.database import CANDIDATES, LACKS, VECTOR, WORDS, Database
 from boolattn.stores.points.store import PointStore
@@ -68,6 +69,7 @@ class QdrantCollection(Database):
         self._folder, self._client = None, client
         if isinstance(client, str) and "://" not in client:
             self._folder = Path(client).resolve()
+            self.path = self._folder / "meta.json"
         elif isinstance(client, str):
             options = {"timeout": TIMEOUT, "check_compatibility": False}
             key = os.environ.get("QDRANT_API_KEY")
@@ -145,8 +147,12 @@ class QdrantCollection(Database):
         if key == self.id_field:
             return models.HasIdCondition(has_id=[*values])
         if kind in RANGES:
-            model = models.DatetimeRange if isinstance(values[0], str) else models.Range
-            return models.FieldCondition(key=key, range=model(**{kind: values[0]}))
+            if not isinstance(values[0], str):
+                return models.FieldCondition(key=key, range=models.Range(**{kind: values[0]}))
+            dates = date_range(condition)  # in a collection of others
+            moment = datetime.fromtimestamp(float(dates.values[0]), UTC)
+            limits = models.DatetimeRange(**{dates.kind: moment})
+            return models.FieldCondition(key=key, range=limits)
         if kind == "exists":
             empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
             return models.Filter(**{"must_not" if values[0] else "must": [empty]})
@@ -164,7 +170,7 @@ class QdrantCollection(Database):
         return models.Filter(should=tests or [_any_of(key, ())])
 
     def target(self) -> str:
-        if self._folder is not None and not (self._folder / "meta.json").exists():
+        if self.path and not self.path.exists():
             return ""
         aliases = self.call("get_aliases").aliases
         return next((a.collection_name for a in aliases if a.alias_name == self.alias), "")
@@ -206,15 +212,15 @@ class QdrantCollection(Database):
         self.call("delete_collection", collection)
 
     def insert(self, points: list[Row]) -> None:
-        self.call("upsert", self.collection, [*map(self._point, points)])
-
-    def _point(self, point: Row) -> Model:
-        payload = {**point, "body": json.loads(point["body"])}
-        key, vector, words = (payload.pop(name) for name in ("key", VECTOR, WORDS))
-        named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
-        if words:
-            named[WORDS] = _sparse(term_weights(words, self.mean_length))
-        return models.PointStruct(id=key, vector=named, payload=payload)
+        structs = []
+        for point in points:
+            payload = {**point, "body": json.loads(point["body"])}
+            key, vector, words = (payload.pop(name) for name in ("key", VECTOR, WORDS))
+            named: dict[str, Any] = {} if vector is None else {VECTOR: vector.tolist()}
+            if words:
+                named[WORDS] = _sparse(term_weights(words, self.mean_length))
+            structs.append(models.PointStruct(id=key, vector=named, payload=payload))
+        self.call("upsert", self.collection, structs)
 
     def remove(self, *conditions: Condition) -> None:
         self.call("delete", self.collection, self._every(conditions))

@@ -82,10 +82,8 @@ class PointStore(ServerStore):
             build, about = database.at(name), {"format": FORMAT, "settings": asdict(settings)}
             state = about | {"collection": name, "fields": {}, "mean_length": 0.0}
             if is_resumed and (state := build.read_state())["settings"] != about["settings"]:
-                raise IndexMismatchError(
-                    f"the build that was stopped in {address} has other settings or another "
-                    "model; begin again with --replace"
-                )
+                changed = "has other settings or another model; begin again with --replace"
+                raise IndexMismatchError(f"the build that was stopped in {address} {changed}")
             build.settings = settings
             draft = PointDraft(build, state, is_build=True, is_resumed=is_resumed)
             for other in stopped:
@@ -119,11 +117,7 @@ class PointStore(ServerStore):
         if not keys:
             return
         with self.database.writing() as database:
-            try:
-                database.remove(Condition(database.id_field, "in", (*keys.values(),)))
-            except ServerError:
-                if self.find(names):  # else the answer alone was lost
-                    raise
+            database.remove(Condition(database.id_field, "in", (*keys.values(),)))
             database.remove_rest([*keys.values()])
         self._counts.clear()
 
@@ -171,7 +165,15 @@ class PointStore(ServerStore):
         """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
         if not self.has_words:
             raise self.no_words()
-        rarity = self._rarity([*dict.fromkeys(term for terms in queries for term in terms)])
+        names = [*dict.fromkeys(term for terms in queries for term in terms)]
+        rarity = dict.fromkeys(names, 1.0)
+        if not self.database.has_idf:  # a term that no document has is absent
+            total, *counts = self.frequencies(["", *names])
+            rarity = {
+                term: math.log(1 + (max(total - n, 0) + 0.5) / (n + 0.5))
+                for term, n in zip(names, counts, strict=True)
+                if n
+            }
         vectors = [
             {term_index(term): rarity[term] for term in terms if term in rarity}
             for terms in queries
@@ -245,17 +247,6 @@ class PointStore(ServerStore):
         """Read the documents of smallest keys, which are hashes of their ids."""
         keys = self.database.select(Filter((IS_HEAD,)), n)
         return [*filter(None, self.documents(np.array(keys, np.int64)))]
-
-    def _rarity(self, terms: Sequence[str]) -> dict[str, float]:
-        """Return the factor of each term in a query; a term that no document has is absent."""
-        if self.database.has_idf:
-            return dict.fromkeys(terms, 1.0)
-        total, *counts = self.frequencies(["", *terms])
-        return {
-            term: math.log(1 + (max(total - n, 0) + 0.5) / (n + 0.5))
-            for term, n in zip(terms, counts, strict=True)
-            if n
-        }
 
     def _ranked(self, answers: Sequence[Sequence[Found]], n: int) -> list[Ranked]:
         """Return each document once, without passages of another version than its head."""
