@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,14 +15,16 @@ import numpy as np
 
 from boolattn.encoders.callables import CallableEncoder
 from boolattn.encoders.models import SHIPPED, absolute_name, as_encoder, load_model
+from boolattn.encoders.onnx_encoder import OnnxEncoder
 from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.files import atomic_folder, scratch_folder
 from boolattn.kinds.lexicon import Kinds
 from boolattn.query.parser import SHIPPED as SHIPPED_PARSER
-from boolattn.query.parser import Parser, load_parser
+from boolattn.query.parser import Parser, default_threads, load_parser
 from boolattn.search.inputs import (
     DocumentLike,
     IndexSettings,
+    SearchOptions,
     as_documents,
     read_options,
 )
@@ -321,7 +325,25 @@ class Searcher:
                 n = max(n, min(chosen.rerank, reader.limit or chosen.rerank))
             if reader.counts:
                 n = min(n, max(1, reader.count(Filter())))
-            results = search_store(queries, reader, self.encoder, self.parser, chosen, n)
+            results = self._search_at_once(queries, reader, chosen, n)
         if reranker is not None:
             return [rerank(result, reranker, k, offset) for result in results]
         return results
+
+    def _search_at_once(
+        self, queries: Sequence[str], reader: Reader, options: SearchOptions, n: int
+    ) -> list[SearchResult]:
+        """Search parts of the queries in threads, where store and encoder can be shared."""
+        can_share = isinstance(self.store, LocalStore) and isinstance(self.encoder, OnnxEncoder)
+        n_threads = min(default_threads(), len(queries)) if can_share else 1
+
+        def search(part: Sequence[str]) -> list[SearchResult]:
+            return search_store(part, reader, self.encoder, self.parser, options, n)
+
+        if n_threads == 1:
+            return search(queries)
+        parts = (queries[start::n_threads] for start in range(n_threads))
+        with ThreadPoolExecutor(n_threads) as pool:
+            jobs = [pool.submit(copy_context().run, search, part) for part in parts]
+        answers = [iter(job.result()) for job in jobs]
+        return [next(answers[number % n_threads]) for number in range(len(queries))]
