@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _MAX_SCORES = 1 << 26
 #: Of so many documents first those near a vector are composed, so many for each vector.
 _MANY, _NEAR = 20_000, 1000
+#: Documents nearest to the whole query, of which some are left out.
+LOOKED_AT = 200
 NOTHING = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
@@ -45,6 +47,7 @@ class Retrieval:
     ranked: Ranked = NOTHING
     fitted: Fitted | None = None  # the statistics that the ranking was composed with
     evidence: LexicalEvidence | None = None
+    near_whole: Keys | None = None  # the nearest documents to the mean of the operands, if known
     #: Documents that NOT does not lower: those that say themselves that they lack what is negated,
     #: and the one that a long text describes.
     lifted: frozenset[int] = frozenset()
@@ -76,11 +79,13 @@ class Retrieval:
         """Return the best documents of the whole query, with what NOT excludes, best first."""
         # The mean of the operands: the text as typed would have to be encoded for this alone.
         whole = self.plan.vectors[: len(self.plan.atoms)].mean(0)
-        keys = self.reader.nearest(whole[None], n, self.where)[0].rows
-        terms = operand_terms(" ".join(atom.words for atom in atoms(self.plan.tree)))
-        if self.options.hybrid:
-            keys = np.union1d(keys, self.reader.words([terms], n, self.where)[0].rows)
-        values = self._compare_whole(whole, keys, terms)
+        keys = self.near_whole
+        if keys is None:
+            keys = self.reader.nearest(whole[None], n, self.where)[0].rows
+        evidence = self._words_of(" ".join(atom.words for atom in atoms(self.plan.tree)))
+        for rows, scores in evidence.answers if evidence else ():
+            keys = np.union1d(keys, rows[np.argsort(-scores)[:n]])
+        values = self._compare_whole(whole, keys, evidence)
         return keys[np.argsort(-values, kind="stable")][:n]
 
     def probes(self) -> list[tuple[Array, Filter]]:
@@ -126,6 +131,9 @@ class Retrieval:
         The others have lower similarities and no words, and composition is monotone in both.
         """
         plan, evidence = self.plan, self._lexical_evidence()
+        if self.is_strict and len(keys):
+            whole = values[: len(plan.atoms)].mean(0)
+            self.near_whole = keys[highest(whole, min(LOOKED_AT, len(keys)))]
         is_monotone = all(c.positive for c in plan.clauses) and not self.conditions
         is_monotone &= all(atom.weight == 1 for atom in atoms(plan.tree)) and not plan.is_long
         if plan.is_composed and is_monotone and self.reader.compares_all and len(keys) > _MANY:
@@ -176,14 +184,17 @@ class Retrieval:
         plan = self.plan
         if not (plan.is_long and plan.has_negation and len(keys)):
             return None
-        return leader(self._compare_whole(plan.plain, keys, operand_terms(plan.text)))
+        return leader(self._compare_whole(plan.plain, keys, self._words_of(plan.text)))
 
-    def _compare_whole(self, vector: Array, keys: Keys, terms: Sequence[str]) -> Array:
+    def _words_of(self, text: str) -> LexicalEvidence | None:
+        if not self.options.hybrid:
+            return None
+        return LexicalEvidence.of(self.reader, [operand_terms(text)], self.where)
+
+    def _compare_whole(self, vector: Array, keys: Keys, evidence: LexicalEvidence | None) -> Array:
         """Return the similarity of documents to a query's one vector, words included."""
         values = self.reader.similarities(vector[None], keys)
-        if self.options.hybrid:
-            _, values = LexicalEvidence.of(self.reader, [terms], self.where).fit(keys, values)
-        row: Array = values[0]
+        row: Array = (evidence.fit(keys, values)[1] if evidence else values)[0]
         return row
 
     def _with_conditions(self, keys: Keys, values: Array) -> Array:

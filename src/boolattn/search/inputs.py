@@ -175,8 +175,8 @@ class StoreQueryReader(QueryReader):
             word: cue
             for word, cue in pairs
             if len(word) > _SHORTEST
-            and distance(word.lower(), cue) == 1
             and not self._is_word(word.lower())
+            and distance(word.lower(), cue) == 1
         }
 
     def _numbers(self, text: str) -> list[NumberPhrase]:

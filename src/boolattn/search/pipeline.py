@@ -15,7 +15,7 @@ from boolattn.query.plan import IS_OFF, Plan, plan_queries
 from boolattn.query.syntax import parse_entry
 from boolattn.query.tree import Everything, Where, atoms, negate, signed_atoms
 from boolattn.scoring.exact import Ranked
-from boolattn.search.candidates import Retrieval, rank
+from boolattn.search.candidates import LOOKED_AT, Retrieval, rank
 from boolattn.search.inputs import SearchOptions, StoreQueryReader
 from boolattn.search.overview import Facet, absent_values, count_facets
 from boolattn.search.result import SHORTENED, Hit, LeftOut, SearchResult, judge
@@ -36,9 +36,9 @@ OTHER_LEXICON = (
 NOTHING_FITS = "nothing fits well: no result has a word of the query, or is near to it in meaning"
 FAR = "nothing fits well once the exclusions apply"
 _FACETED = 500  # best documents among which values of the metadata are counted
-#: Documents nearest to the whole query, of which some are left out, and fewer without an index of
-#: words; how many are named, and the characters of a text that stands for a title.
-_LOOKED_AT, _READ, _LEFT_OUT, _TITLE = 200, 50, 10, 60
+#: Documents looked at for what is left out, without an index of words; how many are named, and the
+#: characters of a text that stands for a title.
+_READ, _LEFT_OUT, _TITLE = 50, 10, 60
 _NO_OPERATOR = "no and / or / not found"
 #: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
 #: queries has such results, and two thirds of the queries that were written for other documents.
@@ -218,7 +218,7 @@ def _left_out(query: Retrieval) -> tuple[LeftOut, ...]:
     if query.fitted is None or not query.options.verdicts:
         return ()
     # Without an index of words their texts are read.
-    keys = query.nearest_whole(_LOOKED_AT if query.reader.has_words else _READ)
+    keys = query.nearest_whole(LOOKED_AT if query.reader.has_words else _READ)
     keys = keys[~query.keeps(keys)]
     fits = query.fitted.fits(query.similarities(keys))
     keys, left_out = keys[fits][:_LEFT_OUT], []
