@@ -16,10 +16,10 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 26_164,
-    "benchmark_data": 2_708,
-    "experiments": 3_793,
-    "benchmarks": 1_903,
+    "src": 25_297,
+    "benchmark_data": 2_667,
+    "experiments": 3_755,
+    "benchmarks": 1_883,
     "tools": 84,
 }
 #: Words that do not say what a variable, argument, attribute, function or class holds.
