@@ -337,13 +337,13 @@ class Searcher:
         can_share = isinstance(self.store, LocalStore) and isinstance(self.encoder, OnnxEncoder)
         n_threads = min(default_threads(), len(queries)) if can_share else 1
 
-        def search(part: Sequence[str]) -> list[SearchResult]:
-            return search_store(part, reader, self.encoder, self.parser, options, n)
+        def search(batch: Sequence[str]) -> list[SearchResult]:
+            return search_store(batch, reader, self.encoder, self.parser, options, n)
 
         if n_threads == 1:
             return search(queries)
-        parts = (queries[start::n_threads] for start in range(n_threads))
+        batches = (queries[start::n_threads] for start in range(n_threads))
         with ThreadPoolExecutor(n_threads) as pool:
-            jobs = [pool.submit(copy_context().run, search, part) for part in parts]
+            jobs = [pool.submit(copy_context().run, search, batch) for batch in batches]
         answers = [iter(job.result()) for job in jobs]
         return [next(answers[number % n_threads]) for number in range(len(queries))]
