@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 IS_OFF, NO_PARSER = "composition is off", "the model has no query parser"
 #: Words of a long text.
 _LONG_TEXT = 12
+_NONE = np.empty((0, 0), np.float32)
 _QUOTES = '"“„«'
 #: Most operands of a query, and whether to stop.
 _BUDGET: ContextVar[tuple[int, Callable[[], bool]] | None] = ContextVar("budget", default=None)
@@ -58,10 +59,6 @@ class _Encoder(Protocol):
     def dimension(self) -> int: ...
     def encode_queries(self, texts: Sequence[str]) -> Vectors: ...
     def encode_operands(self, texts: Sequence[str]) -> Vectors: ...
-
-
-def _nothing() -> Vectors:
-    return np.empty((0, 0), np.float32)
 
 
 @dataclass(frozen=True)
@@ -81,9 +78,9 @@ class Plan:
     #: One for each operand and, where they are composed, one for each of ``conjunctions``: that of
     #: its operands in words; of a query that is one conjunction, the mean of that and ``plain``,
     #: and likewise of a request. Shape ``(vectors, dim)``.
-    vectors: Vectors = field(default_factory=_nothing, compare=False)
+    vectors: Vectors = field(default_factory=lambda: _NONE, compare=False)
     #: The vector of the text as typed, or of a tree in words; zeros unless needed. ``(dim,)``.
-    plain: Vectors = field(default_factory=_nothing, compare=False)
+    plain: Vectors = field(default_factory=lambda: _NONE, compare=False)
 
     @property
     def is_composed(self) -> bool:

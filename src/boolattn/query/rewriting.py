@@ -182,10 +182,9 @@ def mixes_operators(text: str) -> bool:
     >>> mixes_operators("soup without cream AND noodles"), mixes_operators("rock and roll NOT jazz")
     (True, False)
     """
-    if any(sign in text for sign in '"()^:=<>'):
-        return False
     negations = (cue.text for cue in find_cues(text) if cue.operator is Operator.NOT)
-    return any(set(cue.split()) - {"AND", "OR", "NOT"} for cue in negations)
+    is_plain = not any(sign in text for sign in '"()^:=<>')
+    return is_plain and any({*cue.split()} - {"AND", "OR", "NOT"} for cue in negations)
 
 
 #: What a word excludes that holds no cue.

@@ -17,6 +17,7 @@ Only upper-case words are operators, and none between quotes. After "-" a phrase
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
@@ -156,13 +157,17 @@ def template_tree(template: str, operands: Sequence[str]) -> QueryTree:
     >>> template_tree("_ that are not _", ["moths", "moths of Sumatra"])
     And(parts=(Atom(text='moths'), Not(part=Atom(text='moths of Sumatra'))))
     """
-    known = TEMPLATES | LONGER
-    if template not in known:
-        raise QueryError(f"unknown template {template!r}; known: {', '.join(known)}")
+    tree, texts = _parsed_template(template), iter(operands)
     if (n := len(operands)) != template.count("_"):
         raise QueryError(f"template {template!r} takes {template.count('_')} operands, got {n}")
-    texts = iter(operands)
-    return map_words(parse(known[template]), lambda _: next(texts))
+    return map_words(tree, lambda _: next(texts))
+
+
+@lru_cache
+def _parsed_template(template: str) -> QueryTree:
+    if template not in (known := TEMPLATES | LONGER):
+        raise QueryError(f"unknown template {template!r}; known: {', '.join(known)}")
+    return parse(known[template])
 
 
 def template_operators(template: str) -> tuple[Operator, ...]:

@@ -82,7 +82,8 @@ class Retrieval:
         keys = self.near_whole
         if keys is None:
             keys = self.reader.nearest(whole[None], n, self.where)[0].rows
-        evidence = self._words_of(" ".join(atom.words for atom in atoms(self.plan.tree)))
+        text = " ".join(atom.words for atom in atoms(self.plan.tree))
+        evidence = self._lexical_evidence([operand_terms(text)])
         for rows, scores in evidence.answers if evidence else ():
             keys = np.union1d(keys, rows[np.argsort(-scores)[:n]])
         values = self._compare_whole(whole, keys, evidence)
@@ -120,7 +121,7 @@ class Retrieval:
         keys = np.unique(np.concatenate(near))
         # Of few documents all are found; else these are the best of more than there are.
         size = SHORTLIST if max(map(len, near)) >= n else None
-        evidence = self._lexical_evidence()
+        evidence = self._lexical_evidence(self.exclusion.terms())
         if evidence is not None:
             keys = np.union1d(keys, evidence.best(self.plan, n))
         self._compose(keys, self.reader.similarities(self.plan.vectors, keys), evidence, size)
@@ -130,10 +131,10 @@ class Retrieval:
 
         The others have lower similarities and no words, and composition is monotone in both.
         """
-        plan, evidence = self.plan, self._lexical_evidence()
-        if self.is_strict and len(keys):
+        plan, evidence = self.plan, self._lexical_evidence(self.exclusion.terms())
+        if self.is_strict:
             whole = values[: len(plan.atoms)].mean(0)
-            self.near_whole = keys[highest(whole, min(LOOKED_AT, len(keys)))]
+            self.near_whole = keys[highest(whole, LOOKED_AT)] if len(keys) > LOOKED_AT else keys
         is_monotone = all(c.positive for c in plan.clauses) and not self.conditions
         is_monotone &= all(atom.weight == 1 for atom in atoms(plan.tree)) and not plan.is_long
         if plan.is_composed and is_monotone and self.reader.compares_all and len(keys) > _MANY:
@@ -151,10 +152,9 @@ class Retrieval:
                 return
         self._compose(keys, values, evidence)
 
-    def _lexical_evidence(self) -> LexicalEvidence | None:
-        if not self.options.hybrid:
-            return None
-        return LexicalEvidence.of(self.reader, self.exclusion.terms(), self.where)
+    def _lexical_evidence(self, terms: Iterable[Sequence[str]]) -> LexicalEvidence | None:
+        """Search the terms of each vector, if words count."""
+        return LexicalEvidence.of(self.reader, terms, self.where) if self.options.hybrid else None
 
     def _compose(
         self,
@@ -184,12 +184,8 @@ class Retrieval:
         plan = self.plan
         if not (plan.is_long and plan.has_negation and len(keys)):
             return None
-        return leader(self._compare_whole(plan.plain, keys, self._words_of(plan.text)))
-
-    def _words_of(self, text: str) -> LexicalEvidence | None:
-        if not self.options.hybrid:
-            return None
-        return LexicalEvidence.of(self.reader, [operand_terms(text)], self.where)
+        evidence = self._lexical_evidence([operand_terms(plan.text)])
+        return leader(self._compare_whole(plan.plain, keys, evidence))
 
     def _compare_whole(self, vector: Array, keys: Keys, evidence: LexicalEvidence | None) -> Array:
         """Return the similarity of documents to a query's one vector, words included."""
