@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 #: Documents of highest BM25+ score among which a title is looked for.
 _TITLES = 20
 #: A product with a matrix of so few rows takes longer than one with each of them.
-_FEW_QUERIES = 3
+_FEW_QUERIES = 6
 #: Documents in which values are counted, and words compared, where a store cannot do it.
 _SAMPLE = 1000
 
