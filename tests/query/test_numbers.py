@@ -6,6 +6,7 @@ import pytest
 
 from boolattn.query.numbers import NumberPhrase, find_numbers, without_numbers
 from boolattn.query.syntax import unparse
+from boolattn.query.tree import Where, atoms
 from boolattn.stores.filters import Field, number_ranges
 
 FIELDS = {
@@ -19,7 +20,7 @@ FIELDS = {
 
 
 def conditions(text, ranges=FIELDS):
-    return [condition for phrase in find_numbers(text, ranges) for condition in phrase.conditions]
+    return [atom.text for phrase in find_numbers(text, ranges) for atom in atoms(phrase.tree)]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_the_rest_keeps_its_places():
     rest = without_numbers(text, find_numbers(text, FIELDS))
     assert rest == "soup" + " " * 18 + "without fish"
     assert len(rest) == len(text)
-    assert without_numbers("under 5 minutes!", [NumberPhrase(0, 15, ())]) == "everything"
+    assert without_numbers("under 5 minutes!", [NumberPhrase(0, 15, Where("x"))]) == "everything"
     assert without_numbers("?", []) == "?"
 
 
@@ -176,3 +177,26 @@ def test_a_number_is_converted_to_the_unit_of_a_field():
     assert conditions("tools under 50 kB", ranges) == ["Installed Size (kB)<50"]
     assert conditions("tools over 2 GB", ranges) == ["Installed Size (kB)>2097152"]
     assert conditions("tools over 200 kg", ranges) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tubas but nothing heavier than 5 kg", "weight<=5"),
+        ("nothing over 100 euros", "price<=100"),
+        ("no heavier than 1 kg", "weight<=1"),
+        ("cheaper than 100 euros or lighter than 1 kg", "price<100 OR weight<1"),
+        ("before 1990 or after 2000", "year<1990 OR year>2000"),
+    ],
+)
+def test_conditions_are_negated_and_joined_by_or(text, expected):
+    ranges = {"price": (5, 3000), "weight": (0.8, 300), "year": (1900, 2020)}
+    [phrase] = find_numbers(text, ranges)
+    assert unparse(phrase.tree) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["under 100 euros or with a pool", "tubas or anything under 50 euros"]
+)
+def test_a_condition_beside_or_and_words_stays_words(text):
+    assert find_numbers(text, {"price": (5, 3000)}) == []

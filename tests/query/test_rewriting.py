@@ -274,6 +274,29 @@ def test_other_texts_are_no_exclusion_alone(text):
     assert not tree(text).startswith("everything")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("no strings, no keys", "everything NOT strings NOT keys"),
+        ("not in Africa, not in Asia", "everything NOT Africa NOT Asia"),
+        ("without pool and without sauna", "everything NOT pool NOT sauna"),
+        ("no pool no sauna please", "everything NOT pool NOT sauna"),
+        ("no keys or strings", "everything NOT keys NOT strings"),
+        ("neither strings, keys nor drums", "everything NOT strings NOT keys NOT drums"),
+        (
+            "houses neither in France nor in Spain nor in Italy",
+            "houses NOT France NOT Spain NOT Italy",
+        ),
+        ("no children", "everything NOT children"),
+        ("No Woman, No Cry", "No Woman, No Cry"),
+        ("not only dogs, not only cats", "dogs AND cats"),
+        ("no country for old men", "no country for old men"),
+    ],
+)
+def test_lists_of_exclusions_are_read(text, expected):
+    assert tree(text) == expected
+
+
 def test_an_exclusion_begins_the_text():
     assert after_everything("soup, no fish") is None
     assert after_everything("ok, no fish") == "everything     no fish"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boolattn.files import package_table
 from boolattn.query.tokens import QUOTED, any_of, phrases_of
-from boolattn.query.tree import Not, QueryTree, Where, join_all
+from boolattn.query.tree import Not, Or, QueryTree, Where, join_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -35,10 +35,12 @@ _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _VERB = rf"(?:(?:{any_of(_TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
-    rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never)|"
+    rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never|nothing|none|no)|"
     rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:[^\W\d_]+ed\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
 )
+_OR_BEFORE = re.compile(r"\bor(?:\s+(?:any|some)thing)?(?:\s+(?:that|which))?\s*\Z", re.IGNORECASE)
+_OR_AFTER = re.compile(r"[\s,]*or\b", re.IGNORECASE)
 #: Words after a number and "or" that ask for less.
 _LESS = phrases_of(_TABLE["or_less"])
 _COMPARED = "|".join(f"(?P<{name}>{any_of(_TABLE[name])})" for name in _SIGNS.values())
@@ -96,18 +98,11 @@ _FIRST_YEAR, _LAST_YEAR = 1000, 2100
 
 
 class NumberPhrase(NamedTuple):
-    """A phrase of a query that became conditions: its characters, and the conditions' texts."""
+    """A phrase of a query that became conditions: its characters, and what it asks for."""
 
     start: int
     end: int
-    conditions: tuple[str, ...]
-    is_negated: bool = False  # whether not all of them may hold
-
-    @property
-    def tree(self) -> QueryTree:
-        """What it asks for."""
-        tree = join_all([Where(condition) for condition in self.conditions])
-        return Not(tree) if self.is_negated else tree
+    tree: QueryTree
 
 
 def find_numbers(text: str, ranges: Mapping[str, Range]) -> list[NumberPhrase]:
@@ -131,7 +126,22 @@ def find_numbers(text: str, ranges: Mapping[str, Range]) -> list[NumberPhrase]:
             is_taken = any(start < match.end() and match.start() < end for start, end in taken)
             if not is_taken and (phrase := _read(match, text, ranges)):
                 phrases.append(phrase)
-    return sorted(phrases)
+    return _with_or(text, sorted(phrases))
+
+
+def _with_or(text: str, phrases: Sequence[NumberPhrase]) -> list[NumberPhrase]:
+    """Join conditions with "or" between them; one beside an "or" and words stays words."""
+    joined: list[NumberPhrase] = []
+    for phrase in phrases:
+        if joined and text[joined[-1].end : phrase.start].strip(" ,").lower() == "or":
+            start, _, tree = joined.pop()
+            phrase = NumberPhrase(start, phrase.end, join_all([tree, phrase.tree], Or))
+        joined.append(phrase)
+    return [
+        p
+        for p in joined
+        if not (_OR_BEFORE.search(text, 0, p.start) or _OR_AFTER.match(text, p.end))
+    ]
 
 
 def find_done(
@@ -149,15 +159,16 @@ def find_done(
             if _share_word({match["verb"].lower()}, _words_of(name)):
                 conditions = [f"{name}={v}" for v in values(name) if str(v).lower() in _YES]
                 if len(conditions) == 1:
-                    is_negated = bool(match["negation"])
-                    phrases.append(NumberPhrase(*match.span(), tuple(conditions), is_negated))
+                    tree: QueryTree = Where(conditions[0])
+                    tree = Not(tree) if match["negation"] else tree
+                    phrases.append(NumberPhrase(*match.span(), tree))
     return phrases[:1]
 
 
 def without_numbers(text: str, phrases: Sequence[NumberPhrase]) -> str:
     """Return a text with spaces in place of phrases; "everything" where nothing else is said.
 
-    >>> without_numbers("soup under 15 minutes", [NumberPhrase(5, 21, ())]).rstrip()
+    >>> without_numbers("soup under 15 minutes", [NumberPhrase(5, 21, Where("x"))]).rstrip()
     'soup'
     """
     for phrase in phrases:
@@ -168,7 +179,7 @@ def without_numbers(text: str, phrases: Sequence[NumberPhrase]) -> str:
 def other_spans(text: str, phrases: Sequence[NumberPhrase]) -> tuple[tuple[int, int], ...]:
     """Return the characters of the rest of a text.
 
-    >>> other_spans("soup under 15 minutes with fish", [NumberPhrase(5, 21, ())])
+    >>> other_spans("soup under 15 minutes with fish", [NumberPhrase(5, 21, Where("x"))])
     ((0, 4), (22, 31))
     """
     blank = without_numbers(text, phrases)
@@ -220,10 +231,11 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
         limits, is_negated = [(_OPPOSITE[sign], value) for sign, value in limits], False
     factor = _factor(unit, name_words)
     conditions = (
-        f"{name}{sign}{value if isinstance(value, str) else f'{value * factor:.12g}'}"
+        Where(f"{name}{sign}{value if isinstance(value, str) else f'{value * factor:.12g}'}")
         for sign, value in limits
     )
-    return NumberPhrase(start, end, tuple(conditions), is_negated)
+    tree = join_all([*conditions])
+    return NumberPhrase(start, end, Not(tree) if is_negated else tree)
 
 
 def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str]]:

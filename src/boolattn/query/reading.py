@@ -16,6 +16,7 @@ from boolattn.query.rewriting import (
     implied_exclusions,
     is_request,
     mixes_operators,
+    read_exclusions,
     read_negated_form,
     rewrite,
     split_at_and,
@@ -107,7 +108,7 @@ class QueryReader:
         elif plan.text == EVERYTHING_BUT.strip():  # nothing but numbers was typed
             spans = ((), *spans[1:])
         tree = join_all([rest, *(phrase.tree for phrase in phrases)])
-        spans += tuple((phrase[:2],) for phrase in phrases for _ in phrase.conditions)
+        spans += tuple((phrase[:2],) for phrase in phrases for _ in atoms(phrase.tree))
         return replace(plan, text=text, wording=in_words(rest), tree=tree, parsed=tree, spans=spans)
 
     def _whole(self, text: str) -> QueryTree:
@@ -203,6 +204,8 @@ def _with_implied(plan: Plan) -> Plan:
 
 def _parse(text: str, parser: Parser) -> ParserOutput:
     """Parse a text or read a known form of negation; what only excludes follows "everything"."""
+    if parsed := read_exclusions(text):
+        return ParserOutput(parsed)
     [output] = parser.parse([text])
     n_negated = sum(output.parsed.is_negated) if output.parsed else 0
     if moved := with_exclusion_last(text, is_doubtful=n_negated > 1):
@@ -215,7 +218,10 @@ def _parse(text: str, parser: Parser) -> ParserOutput:
     if is_parsed or (longer := after_everything(text)) is None:
         return output
     [second] = parser.parse([longer])
-    return _without_prefix(second, longer) or output
+    if outcome := _without_prefix(second, longer):
+        return outcome
+    parsed = read_exclusions(text, least=1)
+    return ParserOutput(parsed) if parsed else output
 
 
 def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:

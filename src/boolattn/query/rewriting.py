@@ -74,8 +74,22 @@ _FREE_OF_SEVERAL = re.compile(
 #: "nut-free please" and "neither soup nor salad" want nothing in particular.
 _END = r"(?:,?\s+please)?[?.!\s]*"
 _FREE_ALONE = re.compile(rf"\s*(?P<several>{_ITEM})(?<=free){_END}", re.IGNORECASE)
-_NEITHER = re.compile(
-    rf"\s*neither\s+(?P<first>[^,;.?!]+?),?\s+nor\s+(?P<second>[^,;.?!]+?){_END}", re.IGNORECASE
+#: "no dogs, no cats", "no keys or strings", "houses neither in France nor in Spain".
+_SEVERAL_EXCLUDED = re.compile(
+    r"\s*(?:(?P<head>[^,;.?!]*?\w),?\s+(?=neither\b))?(?P<first>no|not|without|neither)\s+"
+    rf"(?P<others>[^;.?!]+?){_END}",
+    re.IGNORECASE,
+)
+_NEXT_EXCLUDED = r"(?:\s*,\s*|\s+)(?:(?:and|or)\s+)?(?:no|not|nor|without)\s+|\s*,?\s+or\s+"
+_NEXT = {
+    "": re.compile(_NEXT_EXCLUDED, re.I),
+    "neither": re.compile(_NEXT_EXCLUDED + r"|\s*,\s*", re.I),
+}
+#: An excluded thing: up to three words.
+_THING = re.compile(
+    rf"(?:{_PREPOSITION}\s+)?(?:(?:an?|any|the)\s+)?"
+    r"(?P<thing>(?!(?:with|but|that|who|to)\b)[^\s,]+(?:\s(?!(?:with|but|that|who|to)\b)[^\s,]+){0,2})",
+    re.IGNORECASE,
 )
 _POLITE = rf"(?:(?:{any_of(WORDS['polite'])})\b[\s,!:.-]*)*"
 _NON_WORDS = rf"(?:{any_of(WORDS['non_words'])})\b"
@@ -127,9 +141,6 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
     """
     if len(text) > _MAX_REORDERED:
         return None
-    if (match := _NEITHER.fullmatch(text)) and (text.isupper() or text.islower()):
-        before = ((EVERYTHING_BUT + "without ", "first"), (" or ", "second"))
-        return _moved(text, [(inserted, match.span(name)) for inserted, name in before])
     if match := _FREE_OF_SEVERAL.fullmatch(text) or _FREE_ALONE.fullmatch(text):
         start, end = match.span("several")
         items = [item.span() for item in _LACKED_WORD.finditer(text, start, end)]
@@ -174,6 +185,29 @@ def after_everything(text: str) -> str | None:
         return None
     start = match.start("cue") if match["cue"] else match.end()
     return EVERYTHING_BUT + " " * start + text[start:]
+
+
+def read_exclusions(text: str, *, least: int = 2) -> ParsedQuery | None:
+    """Read a text that excludes so many things, each of up to three words, and says little else.
+
+    >>> text = "not in Africa, not in Asia"
+    >>> read_exclusions(text).structure, read_exclusions("No Woman, No Cry")
+    ('_ NOT _ NOT _', None)
+    """
+    match = _SEVERAL_EXCLUDED.fullmatch(text)
+    if match is None or not (match["head"] or after_everything(text)):
+        return None
+    separator = _NEXT["neither" if match["first"].lower() == "neither" else ""]
+    start, end = match.span("others")
+    edges = [start, *(at for m in separator.finditer(text, start, end) for at in m.span()), end]
+    things = [_THING.fullmatch(text, *span) for span in zip(edges[::2], edges[1::2], strict=True)]
+    if len(things) < least or not all(things):
+        return None
+    if text[0].isupper() and not text.isupper() and all(t and t[0][0].isupper() for t in things):
+        return None  # a title: "Neither Wolf nor Dog"
+    head = (match.span("head"),) if match["head"] else ()
+    operands = (head, *((thing.span("thing"),) for thing in things if thing))
+    return ParsedQuery(operands, (False, *[True] * len(things)), (Gap(Operator.AND),) * len(things))
 
 
 def mixes_operators(text: str) -> bool:
@@ -222,7 +256,7 @@ _FORMS = tuple(
         rf"\s*{_REST}(?:,|\s+-)?\s+(?:but\s+)?(?:(?:that|which)\s+(?:is|are)\s+)?not\s+"
         rf"{_PREPOSITION}\s+(?:(?:an?|any|the)\s+)?(?P<negated>[^,;.!?]+?)",
         # "damage, no fire", "tastes like wine but no fruit in it".
-        rf"\s*{_REST}(?:,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
+        rf"(?-i:(?!(?:[A-Z]\S*(?:\s|$))+$))\s*{_REST}(?:,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
         rf"(?!(?:{any_of(WORDS['no_things'])})\b)(?P<negated>[^,;:.!?]+?)(?:\s+in\s+(?:it|them))?",
         # "ways to get around without flying"; names of this form have capitals.
         rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
