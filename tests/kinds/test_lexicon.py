@@ -270,3 +270,10 @@ def test_a_list_under_a_name_adds_to_what_the_name_means():
     for text in ("Oman", "Borneo", "the steppe of Central Asia"):
         assert not load_kinds().tags(f"A visit to {text}.")[0].isdisjoint(upper)
     assert load_kinds().tags("A visit to Peru.")[0].isdisjoint(upper)
+
+
+def test_a_river_of_several_countries_is_of_none():
+    [river], [country] = load_kinds().senses("river"), load_kinds().senses("Romania")
+    tags, _ = load_kinds().tags("A hotel on the Danube in Vienna.")
+    assert not tags.isdisjoint(river)
+    assert tags.isdisjoint(country)

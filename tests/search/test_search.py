@@ -17,6 +17,7 @@ from boolattn.query.tree import Atom, is_contradiction
 from boolattn.scoring.fitted import Fitted, fit
 from boolattn.search import Document, Searcher, candidates, pipeline
 from boolattn.search.result import judge
+from boolattn.stores.base import similarities as inner_products
 from boolattn.stores.filters import parse_filters
 from boolattn.stores.writer import titled
 from tests.parses import read_trees
@@ -70,7 +71,7 @@ def test_composed_scores_are_the_composition_of_exact_similarities(shared, retri
     [plan] = plan_queries(read_trees([parse(query)]), retriever)
     documents = word_model.corpus()
     vectors = retriever.encode_documents([titled(d.title, d.text) for d in documents])
-    similarities = plan.vectors @ vectors.T
+    similarities = inner_products(plan.vectors, vectors)
     scores = fit(plan.tree, similarities).score(similarities)
     rounding = np.finfo(np.float32).eps
     ranks = 1 + (similarities[:3, None] > similarities[:3, :, None] + rounding).sum(-1)

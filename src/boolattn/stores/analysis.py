@@ -45,7 +45,8 @@ _AFTER = re.compile(
 _BEFORE = re.compile(rf"{_PHRASE}[ \t:]*$", re.IGNORECASE)
 _LONGEST = 80  # characters of it
 _NEEDED = re.compile(
-    r"\s+(?:allowed|available|essential|included|necessary|needed|permitted|required|used)\b",
+    r"\s+(?:accepted|allowed|available|essential|included|necessary|needed|offered|permitted|"
+    r"possible|provided|required|served|sold|used|welcome)\b",
     re.IGNORECASE,
 )
 #: "nut-free", and "non-" before one word; "free of" and "free from" before a phrase.
