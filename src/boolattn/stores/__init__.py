@@ -9,6 +9,5 @@ to. ``address`` chooses the class of an address, and ``writer`` encodes document
   point for each of our passages, over which ``PointStore`` is a store.
 
 What all of them store of a document is in ``writer``, ``values`` and ``analysis``; what they are
-asked in ``filters``. A new store is a module with a ``Store`` and its class methods ``open`` and
-``create``, a line in ``address``, and an address in ``tests/stores/test_contract.py``.
+asked in ``filters``. How to add one: CONTRIBUTING.md.
 """
