@@ -75,7 +75,7 @@ def test_examples_run(page, tmp_path, monkeypatch, capsys):
         assert "{'and': False, 'or': False, 'not': True}" in printed
         assert "['Apple sorbet.']\n['butter is dairy', 'cream is dairy']" in printed
     if page == "docs/stores.md":
-        assert printed.startswith("0 ")
+        assert printed.startswith("moths NOT Sumatra {'year': 1903}")
         assert "moths NOT Sumatra {'year': 1903}" in printed
         assert "page_content='A moth found in Borneo.'" in printed
     if page == "docs/quickstart.md":
