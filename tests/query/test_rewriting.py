@@ -288,6 +288,7 @@ def test_other_texts_are_no_exclusion_alone(text):
             "houses NOT France NOT Spain NOT Italy",
         ),
         ("no children", "everything NOT children"),
+        ("not not violins", "violins"),
         ("No Woman, No Cry", "No Woman, No Cry"),
         ("not only dogs, not only cats", "dogs AND cats"),
         ("no country for old men", "no country for old men"),

@@ -106,13 +106,13 @@ def test_words_that_exclude_are_corrected_before_parsing(corrected, text, expect
 def test_a_corrected_cue_excludes(searcher):
     result = searcher.search("soup wihtout chicken")
     assert result.tree_text == "soup NOT chicken"
-    assert result.notes == ("searched for without for 'wihtout'",)
+    assert result.notes == ("searched for 'without' instead of 'wihtout'",)
 
 
 def test_a_correction_is_noted(searcher):
     result = searcher.search("soup without chiken")
     assert result.tree_text == "soup NOT chicken"
-    assert result.notes == ("searched for chicken for 'chiken'",)
+    assert result.notes == ("searched for 'chicken' instead of 'chiken'",)
     assert "0" not in {hit.id for hit in result.hits}
     assert searcher.search("soup without chiken", compose=False).notes == ()
 
@@ -121,7 +121,7 @@ def test_explicit_syntax_is_corrected_but_not_between_quotes(searcher):
     for query in ("soup -chiken", "soup NOT chiken"):
         result = searcher.search(query)
         assert result.tree_text == "soup NOT chicken"
-        assert result.notes == ("searched for chicken for 'chiken'",)
+        assert result.notes == ("searched for 'chicken' instead of 'chiken'",)
         assert "0" not in {hit.id for hit in result}
     for query in ('soup -"chiken"', 'soup NOT "fried chiken"', 'soup "chiken"'):
         assert searcher.search(query).notes == ()

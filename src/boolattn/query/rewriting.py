@@ -22,7 +22,7 @@ _VERB = r"(?:is|are|was|were|be|been|being|do|does|did|come|comes|made|served)"
 _THAT = rf"(?:,?\s+(?:but|and))?(?:\s+(?:that|which|who))?(?:['\u2019]s|['\u2019]re|\s+{_VERB})?"
 _LACKING = (
     r"(?:without|w/o|lack(?:s|ing)?|free\s+(?:of|from)|devoid\s+of|missing|minus|sans|"
-    r"exclud(?:e|es|ing)|omit(?:s|ting)?)"
+    r"exclud(?:e|es|ing)|omit(?:s|ting)?|not)"
 )
 #: "desserts that are not without eggs", "nothing but desserts", "pasta that isn't meat-free".
 _DOUBLE = re.compile(

@@ -240,7 +240,7 @@ class StoreQueryReader(QueryReader):
 
 
 def _word_note(replaced: Mapping[str, str]) -> list[str]:
-    words = ", ".join(f"{better} for {word!r}" for word, better in replaced.items())
+    words = ", ".join(f"{better!r} instead of {word!r}" for word, better in replaced.items())
     return [f"searched for {words}"] if words else []
 
 
