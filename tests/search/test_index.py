@@ -326,6 +326,21 @@ def test_a_stopped_build_is_resumed(folder, retriever):
     assert len(Searcher.open(folder, retriever, verify=True)) == N
 
 
+def test_known_vectors_are_read_again_and_a_finished_build_is_not_resumed(folder, retriever):
+    vectors = np.eye(2, retriever.dimension, dtype=np.float32)
+    Searcher.build(folder, ["x", "y"], retriever, encode=vectors)
+    searcher = Searcher.build(folder, ["x", "y"], retriever, encode=vectors[::-1], replace=True)
+    with searcher.store.reading() as reader:
+        np.testing.assert_array_equal(reader.known_vectors(["0"])["0"], vectors[1])
+    with pytest.raises(IndexFolderError, match="holds an index"):
+        Searcher.build(folder, ["x"], retriever, resume=True)
+
+
+def test_any_collection_of_queries_is_searched(retriever):
+    searcher = Searcher.from_texts(["moths", "ants"], retriever)
+    assert [len(searcher.search_many(kind(["moths"]))) for kind in (iter, tuple, set)] == [1, 1, 1]
+
+
 def ended(child):
     """Wait for a child, at most 30 s; return its exit status."""
     for _ in range(3000):

@@ -79,6 +79,8 @@ def test_what_is_asked_for_is_of_no_negated_kind(retriever):
     searcher = Searcher.from_texts(documents(texts), retriever)
     assert found(searcher, "ice cream without dairy") == {"a"}
     assert found(searcher, "desserts without dairy") == set()
+    # Of another operand's words together nothing is named, and not of a part of a name.
+    assert found(searcher, "coconut AND cream NOT dairy") == set()
     result = searcher.search("ice cream without dairy")
     assert {(d.id, d.why) for d in result.left_out} == {
         ("b", "butter is dairy"),

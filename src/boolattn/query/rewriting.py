@@ -256,11 +256,11 @@ _FORMS = tuple(
         rf"\s*{_REST}(?:,|\s+-)?\s+(?:but\s+)?(?:(?:that|which)\s+(?:is|are)\s+)?not\s+"
         rf"{_PREPOSITION}\s+(?:(?:an?|any|the)\s+)?(?P<negated>[^,;.!?]+?)",
         # "damage, no fire", "tastes like wine but no fruit in it".
-        rf"(?-i:(?!(?:[A-Z]\S*(?:\s|$))+$))\s*{_REST}(?:,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
-        rf"(?!(?:{any_of(WORDS['no_things'])})\b)(?P<negated>[^,;:.!?]+?)(?:\s+in\s+(?:it|them))?",
+        rf"(?-i:(?!(?:[A-Z]\S*(?:\s|$))+$))(?!if\b|.*\b(?:and|or)\s+without\b)\s*{_REST}(?:,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
+        rf"(?!\d|(?:{any_of(WORDS['no_things'])})\b)(?P<negated>[^,;:.!?]+?)(?:\s+in\s+(?:it|them))?",
         # "ways to get around without flying"; names of this form have capitals.
         rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
-        rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|the|wh\w+)\b|\S+\swithout\s(?:an?|the)\b|.*\bborders\b)\s*{_REST}\s+"
+        rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|wh\w+)\b|.*\b(?:and|or)\s+with|\S+\swithout\s(?:an?|the)\b|.*\bborders\b)\s*{_REST}\s+"
         r"(?:without|with\s+no)\s+(?P<negated>[^,;:.!?]+?)",
         r"(?!.*\bhow\b)\s*(?P<positive>[^\W_][^,;.!?]*?\b(?:to|that|which|who|(?:i|you|we)\s+can)\s+"
         r"[a-z][^,;.!?]*?)\s+without\s+(?P<negated>[^,;.!?]+?)",

@@ -179,12 +179,16 @@ class Exclusion:
         return frozenset().union(*positive)
 
     @cached_property
-    def _has_allowed(self) -> bool:
-        """Whether documents have to be read, because some words of a negated kind are allowed."""
-        positive = " ".join(words for words, is_positive in self._operands if is_positive)
-        tags = self._kinds.tags(positive)[0] if self._kinds else frozenset()
-        negated = (term for groups in self._groups for group in groups or () for term in group)
-        return bool(self._allowed_words) or not tags.isdisjoint(negated)
+    def _asked_names(self) -> frozenset[frozenset[str]]:
+        """The words of each thing of a negated kind that a positive operand names."""
+        negated = [tag for groups in self._groups for group in groups or () for tag in group]
+        names = (
+            name
+            for words, is_positive in self._operands
+            if is_positive and self._kinds
+            for name in self._kinds.witnesses(words, negated)
+        )
+        return frozenset(frozenset(terms_of(name)) for name in names)
 
     @cached_property
     def _groups(self) -> list[Groups | None]:
@@ -240,7 +244,7 @@ class Exclusion:
     def keeps(self, keys: Keys) -> Mask:
         """Return which documents are not excluded."""
         is_kept = self._allowed(keys, Claim.ASSERTED)
-        if self._has_allowed and not is_kept.all():
+        if (self._allowed_words or self._asked_names) and not is_kept.all():
             rows = np.flatnonzero(~is_kept)
             documents = self._reader.documents(keys[rows])
             reasons = zip(documents, self.why(keys[rows], documents), strict=True)
@@ -277,7 +281,7 @@ class Exclusion:
         )
         kind = next((phrase for phrase, tag in pairs if tag in tags), words)
         for name in self._kinds.witnesses(indexed_text(document), tags) if self._kinds else ():
-            is_asked_for = self._asked_for.issuperset(terms_of(name))
+            is_asked_for = frozenset(terms_of(name)) in self._asked_names
             if not is_asked_for and name.casefold() not in self._allowed_words:
                 return f"{name} is {kind}", name
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import weakref
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
@@ -41,7 +42,7 @@ from boolattn.stores.settings import StoreSettings, check_model
 from boolattn.stores.writer import Encode, Writer, encode_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from boolattn.data.records import Document
     from boolattn.stores.base import Reader
@@ -146,7 +147,7 @@ class Searcher:
         chosen = build(IndexSettings, named | settings, source="Searcher.build")
         model, kinds = as_encoder(encoder), Kinds(chosen.kinds)
         passages = model.max_tokens if chosen.passages is None else chosen.passages
-        if encode is not None and not callable(encode):
+        if is_known := encode is not None and not callable(encode):
             if chosen.resume or chosen.passages:
                 raise ConfigError("known vectors are of whole documents, and cannot be resumed")
             encode, passages = encode_from(encode), 0
@@ -164,6 +165,7 @@ class Searcher:
             batch_size=chosen.batch_size,
             encode=encode,
             progress=progress,
+            reuses=not is_known,
         )
         with create_store(
             address, store_settings, replace=chosen.replace, resume=chosen.resume
@@ -307,6 +309,8 @@ class Searcher:
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
         """Search several queries, encoded and compared in one batch; see :meth:`search`."""
+        if isinstance(queries, Iterable) and not isinstance(queries, str):
+            queries = [*queries]
         chosen = read_options(queries, options, k)
         if not queries:
             return []
@@ -336,14 +340,11 @@ class Searcher:
         """Search parts of the queries in threads, where store and encoder can be shared."""
         can_share = isinstance(self.store, LocalStore) and isinstance(self.encoder, OnnxEncoder)
         n_threads = min(default_threads(), len(queries)) if can_share else 1
-
-        def search(batch: Sequence[str]) -> list[SearchResult]:
-            return search_store(batch, reader, self.encoder, self.parser, options, n)
-
+        common: tuple[Any, ...] = (reader, self.encoder, self.parser, options, n)
         if n_threads == 1:
-            return search(queries)
+            return search_store(queries, *common)
         batches = (queries[start::n_threads] for start in range(n_threads))
         with ThreadPoolExecutor(n_threads) as pool:
-            jobs = [pool.submit(copy_context().run, search, batch) for batch in batches]
+            jobs = [pool.submit(copy_context().run, search_store, b, *common) for b in batches]
         answers = [iter(job.result()) for job in jobs]
         return [next(answers[number % n_threads]) for number in range(len(queries))]

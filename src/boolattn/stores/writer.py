@@ -151,6 +151,7 @@ class Writer:
     batch_size: int | None = None  # documents encoded at once; left out, chosen for the device
     encode: Encode | None = None  # None: the encoder does
     progress: Callable[[int], None] = lambda _: None  # documents just encoded, or a batch of them
+    reuses: bool = True  # whether batches of an earlier build are taken over
 
     def write(
         self,
@@ -173,7 +174,7 @@ class Writer:
                 if not replace_old and (known := draft.known(names)):
                     reason = f"has the id {min(known)!r} already; boolattn update replaces it"
                     raise DataError(f"the index {reason}")
-                if draft.has(batch):
+                if self.reuses and draft.has(batch):
                     self.progress(len(batch))
                     continue
                 waiting.append(batch)

@@ -145,11 +145,13 @@ class Snapshot(Rows, Reader):
         return [self.document(key) for key in keys.tolist()]
 
     def fields(self) -> Mapping[str, Field]:
-        if not self._fields:
+        if not self._fields:  # assigned at once: several threads may ask
             columns = {tuple(name.split(":", 1)) for s in self.segments for name in s.columns}
-            for name in sorted(name[1] for name in columns if name[0] == "hash"):
-                ranges = (self.extremes(f"{kind}:{name}") for kind in COMPARED)
-                self._fields[name] = Field(*ranges)
+            names = sorted(name[1] for name in columns if name[0] == "hash")
+            self._fields = {
+                name: Field(*(self.extremes(f"{kind}:{name}") for kind in COMPARED))
+                for name in names
+            }
         return self._fields
 
     def sample(self, n: int) -> list[Document]:

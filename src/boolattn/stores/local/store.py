@@ -63,8 +63,11 @@ class LocalStore(Store):
         if settings.vectors == HNSW:
             faiss_module()  # before anything is encoded
         with disk.writing(folder):
-            has_index = (folder / disk.MANIFEST).exists()
-            is_stopped = (folder / disk.SEGMENTS).is_dir()
+            has_index = (manifest := folder / disk.MANIFEST).exists()
+            # Segments of a finished build are older than its manifest.
+            since = manifest.stat().st_mtime_ns if has_index else 0
+            segments = (folder / disk.SEGMENTS).glob("*")
+            is_stopped = any(path.stat().st_mtime_ns > since for path in segments)
             check_build(address, has_index, is_stopped, replace=replace, resume=resume)
             disk.clean(folder, keep_segments=resume)
             base = Manifest(settings=settings)
