@@ -120,11 +120,9 @@ async def load(address: str, mode: str, n_clients: int, queries: list[str]) -> d
 
     limits = httpx2.Limits(max_connections=n_clients, max_keepalive_connections=n_clients)
     async with httpx2.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
-        before = await _calls(client)
         start = time.perf_counter()
         await asyncio.gather(*(one_client(client) for _ in range(n_clients)))
         took = time.perf_counter() - start
-        after = await _calls(client)
     return {
         "mode": mode,
         "clients": n_clients,
@@ -133,15 +131,7 @@ async def load(address: str, mode: str, n_clients: int, queries: list[str]) -> d
         "p50 ms": 1000 * float(np.quantile(seconds, 0.5)),
         "p99 ms": 1000 * float(np.quantile(seconds, 0.99)),
         "per second": len(seconds) / took,
-        "batch": (after[0] - before[0]) / max(1, after[1] - before[1]),
     }
-
-
-async def _calls(client: httpx2.AsyncClient) -> tuple[float, float]:
-    """Return the numbers of queries and of batches so far, from the service's metrics."""
-    text = (await client.get("/metrics")).text
-    found = [re.search(rf"^boolattn_batch_queries_{n} (\S+)", text, re.M) for n in ("sum", "count")]
-    return tuple(float(value[1]) if value else 0.0 for value in found)  # type: ignore[return-value]
 
 
 def joined(rounds: list[dict[str, Any]]) -> dict[str, Any]:
