@@ -399,7 +399,8 @@ def test_ten_killed_builds_leave_the_old_index_or_the_new_one(folder, retriever)
         if len(after) == N:
             assert answers(after) == seen
     assert n_killed
-    done = Searcher.build(folder, word_model.corpus(), retriever, segment_size=5, resume=True)
+    options = {"segment_size": 5, "replace": True, "resume": True}
+    done = Searcher.build(folder, word_model.corpus(), retriever, **options)
     assert answers(done) == answers(Searcher.open(folder, retriever, verify=True)) == seen
     # The next write removes the files of killed writers.
     done.delete(["both"])
