@@ -49,7 +49,7 @@ def make(n_queries: int, depth: int, n_documents: int) -> tuple[Ranking, Judgeme
     pairs = zip(half_returned(_EXCLUDED), relevant, strict=True)
     excluded = [one - right for one, right in pairs]
     queries = tuple(Query(id=f"q{i}", text="", gold=frozenset()) for i in range(n_queries))
-    sets = (RowSets.of(one) for one in (relevant, excluded))
+    sets = (RowSets.of(documents) for documents in (relevant, excluded))
     return Ranking.of(lists), Judgements(queries, n_documents, *sets)
 
 

@@ -77,16 +77,16 @@ def test_bm25_and_its_run_are_compared(folder, tmp_path):
     for row in ("all", "_ that are not _", "operator: not", "domain: plants"):
         assert f"\n{row} " in result.stdout
     assert "results:" not in result.stdout
-    found = Results.load(tmp_path / "BM25-tiny-test.json")
+    results = Results.load(tmp_path / "BM25-tiny-test.json")
     # The four documents with the word come first, and the excluded one with them.
-    assert found.means["recall@20"] == 1
-    assert found.by("template")["_"].means["r_precision"] == 1
-    assert found.means["leak"] == 1
+    assert results.means["recall@20"] == 1
+    assert results.by("template")["_"].means["r_precision"] == 1
+    assert results.means["leak"] == 1
 
     shutil.copy(tmp_path / "BM25-tiny-test.run.gz", tmp_path / "again.run.gz")
     evaluate(tmp_path / "again.run.gz", folder, tmp_path)
     again = Results.load(tmp_path / "again-tiny-test.json")
-    for name, values in found.values.items():
+    for name, values in results.values.items():
         assert again.values[name].tolist() == pytest.approx(values.tolist(), nan_ok=True)
 
     paths = [tmp_path / f"{name}-tiny-test.json" for name in ("BM25", "again")]
@@ -110,11 +110,11 @@ def test_minilm_composed_and_as_one_vector(folder, tmp_path):
     composed = Results.load(tmp_path / "minilm-composed-tiny-test.json")
     assert composed.means["leak"] == 0
     evaluate("minilm", folder, tmp_path, *more, "--no-compose")
-    found = Results.load(tmp_path / "minilm-one-vector-tiny-test.json")
-    assert (found.system, found.gate) == ("minilm", "")
-    assert found.means["recall@4"] > 0.8
+    results = Results.load(tmp_path / "minilm-one-vector-tiny-test.json")
+    assert (results.system, results.gate) == ("minilm", "")
+    assert results.means["recall@4"] > 0.8
     # One vector cannot exclude.
-    assert found.means["leak"] > 0.5
+    assert results.means["leak"] > 0.5
 
 
 def test_a_model_with_its_own_gate_and_with_oracle_labels(

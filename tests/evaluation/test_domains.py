@@ -164,9 +164,11 @@ def test_wrong_drops_are_the_relevant_documents_that_a_ranking_lacks():
     # The first domain loses one relevant document of its NOT, the second returns what is excluded.
     ranking = Ranking.of([[0, 1], [0], [3, 4], [5, 3, 4]]).resized(len(rows))
     values = measure(ranking, judged, metrics)
-    found = results_of(judged, values, system="s", dataset="domains-x", split="validation_kinds")
+    results = results_of(judged, values, system="s", dataset="domains-x", split="validation_kinds")
     headings = [heading for heading, _, _ in domain_columns("validation_kinds")]
-    rows = {name: dict(zip(headings, row, strict=True)) for name, row in domain_rows(found).items()}
+    rows = {
+        name: dict(zip(headings, row, strict=True)) for name, row in domain_rows(results).items()
+    }
     drops = [[row[f"{kind} wrong drops"] for kind in ("with", "NOT")] for row in rows.values()]
     assert list(rows) == ["a", "b", "mean"]
     assert drops == [[0.0, 0.5], [0.0, 0.0], [0.0, 0.25]]
@@ -211,12 +213,12 @@ def test_domains_are_ranked_apart_and_averaged():
     documents = [Document(id=n, text=n, metadata={"domain": n[0]}) for n in ("a1", "a2", "b1")]
     queries = tuple(Query(id=f"{d}-q", text="", gold=frozenset({f"{d}1"}), domain=d) for d in "ab")
     data = Dataset(name="domains-x", documents=documents, splits={"test": queries})
-    found = dict(by_domain(data, ["test", "unseen"]))
-    assert [len(own.documents) for own in found.values()] == [2, 1]
+    datasets = dict(by_domain(data, ["test", "unseen"]))
+    assert [len(each.documents) for each in datasets.values()] == [2, 1]
     parts = []
-    for own, value in zip(found.values(), (1.0, 0.0), strict=True):
-        rows = {document.id: row for row, document in enumerate(own.documents)}
-        judged = Judgements.of(own.splits["test"], rows)
+    for each, value in zip(datasets.values(), (1.0, 0.0), strict=True):
+        rows = {document.id: row for row, document in enumerate(each.documents)}
+        judged = Judgements.of(each.splits["test"], rows)
         values = {name: np.array([value]) for name in DOMAIN_METRICS}
         parts.append(results_of(judged, values, system="s", dataset="domains-x", split="test"))
     rows = domain_rows(joined(parts))

@@ -80,8 +80,8 @@ def test_metrics_of_excluded_documents_by_hand(metric, ranked, expected):
     ],
 )
 def test_excluded_before_full_by_hand(ranked, expected):
-    found = value("excluded_before_full", ranked, relevant={1, 2}, excluded={7, 8})
-    assert found == pytest.approx(expected)
+    share = value("excluded_before_full", ranked, relevant={1, 2}, excluded={7, 8})
+    assert share == pytest.approx(expected)
 
 
 def test_pairs_are_read_from_the_first_thousand_results():

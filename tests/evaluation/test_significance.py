@@ -18,8 +18,8 @@ def exact_p_value(difference) -> float:
 @pytest.mark.parametrize("values", [[0.1, 0.2, 0.3, -0.1, 0.25, 0.1], [0.5, -0.5, 0.1, 0, -0.1, 0]])
 def test_p_value_is_that_of_all_signs(values):
     difference = np.array(values)
-    found = compare(np.zeros(6), difference).p_value
-    assert found == pytest.approx(exact_p_value(difference), abs=0.01)
+    p_value = compare(np.zeros(6), difference).p_value
+    assert p_value == pytest.approx(exact_p_value(difference), abs=0.01)
 
 
 def test_a_system_does_not_differ_from_itself():

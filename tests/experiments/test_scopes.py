@@ -20,9 +20,9 @@ def sentences():
 
 
 def test_held_out_sentences_have_a_not():
-    found = held_out_sentences()
-    assert len(found) == 200
-    assert all("not" in one.operators for one in found)
+    sentences = held_out_sentences()
+    assert len(sentences) == 200
+    assert all("not" in sentence.operators for sentence in sentences)
 
 
 def test_a_not_with_all_words_in_scope_takes_attention_from_them(
@@ -34,10 +34,10 @@ def test_a_not_with_all_words_in_scope_takes_attention_from_them(
     for moved, change in ((-50.0, -1), (50.0, 0)):
         for layer in plugin.layers.values():
             layer.scope.threshold.data.fill_(moved)
-        found = measure_scopes(encoder, tokenizer, alone)
-        assert [np.sign(round(value, 6)) for value in found["attention"]] == [change] * 2
-        assert all((v > 0) == (change < 0) for v in found["scope_f1_not"])
-        assert found["threshold"] == pytest.approx([float(change == 0)] * 2)
+        scopes = measure_scopes(encoder, tokenizer, alone)
+        assert [np.sign(round(value, 6)) for value in scopes["attention"]] == [change] * 2
+        assert all((v > 0) == (change < 0) for v in scopes["scope_f1_not"])
+        assert scopes["threshold"] == pytest.approx([float(change == 0)] * 2)
 
 
 def test_models_are_measured_by_name(tiny_encoder, tokenizer, tmp_path, capsys):
@@ -46,5 +46,5 @@ def test_models_are_measured_by_name(tiny_encoder, tokenizer, tmp_path, capsys):
     save(encoder, tmp_path / "model", tokenizer=tokenizer)
     assert main([f"own={tmp_path / 'model'}", "--out", str(tmp_path / "out")]) == 0
     assert "| own | ." in capsys.readouterr().out
-    found = json.loads((tmp_path / "out" / "scopes.json").read_text())
-    assert report(found, tmp_path / "again").startswith("| model |")
+    scopes = json.loads((tmp_path / "out" / "scopes.json").read_text())
+    assert report(scopes, tmp_path / "again").startswith("| model |")

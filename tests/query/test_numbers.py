@@ -40,6 +40,7 @@ def conditions(text, ranges=FIELDS):
         # Without a unit, by the one range that it is in.
         ("laptops under 500", "under 500", ["price<500"]),
         ("laptops under 500 in Munich", "under 500 ", ["price<500"]),
+        ("rooms under 500 a night", "under 500 ", ["price<500"]),
         ("laptops between 300 and 500", "between 300 and 500", ["price>=300", "price<=500"]),
         # Years and decades.
         ("films before 1990", "before 1990", ["year<1990"]),

@@ -126,9 +126,6 @@ def test_the_whole_query_is_encoded_only_where_it_counts(encoder, monkeypatch, q
     readings = read_trees([parse(query)], [query])
     plan_queries(readings, encoder)
     assert encoded.count(query) == is_encoded
-    [plan] = plan_queries(readings, encoder, plain=True)
-    assert encoded.count(query) == is_encoded + 1
-    assert np.allclose(plan.plain, encode([query])[0], atol=1e-6)
 
 
 def test_a_tree_of_too_many_alternatives_is_one_vector(encoder):

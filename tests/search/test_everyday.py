@@ -121,6 +121,17 @@ def test_a_cue_word_that_is_not_obeyed_is_never_invisible(everyday, query, optio
     assert warning.startswith(note)
 
 
+def test_queries_in_threads_are_answered_as_each_alone(everyday, monkeypatch):
+    monkeypatch.setattr("boolattn.search.searcher.default_threads", lambda: 3)
+    queries = ["curry", "curry without coconut", "jobs in Leeds", "film", "desserts not with nuts"]
+    together = everyday.search_many(queries, k=4)
+    alone = [everyday.search(query, k=4) for query in queries]
+    assert [result.query for result in together] == queries
+    for batched, single in zip(together, alone, strict=True):
+        assert [hit.id for hit in batched.hits] == [hit.id for hit in single.hits]
+        assert [hit.verdict for hit in batched.hits] == [hit.verdict for hit in single.hits]
+
+
 def test_hybrid_search_and_strict_not_are_used_where_they_can_be(everyday):
     plain, negated = everyday.search_many(["curry", "curry without coconut"])
     assert (plain.hybrid, plain.strict_not) == (True, False)

@@ -75,7 +75,7 @@ class WordSearcher:
         tree, spans = _parse(query, mode) if compose else (Atom(query), ())
         operands = tuple(atom.text for atom in atoms(tree))
         is_composed = len(operands) > 1
-        found = []
+        hits = []
         for name, (title, text, metadata) in DOCUMENTS.items():
             if filters and any(metadata.get(key) != value for key, value in filters.items()):
                 continue
@@ -90,8 +90,8 @@ class WordSearcher:
                 why = judge(operands, exceeds, fits=True)
                 verdict = "doubtful" if why else "kept"
                 hit = replace(hit, ranks=ranks, exceeds=exceeds, verdict=verdict, why=why)
-            found.append(hit)
-        found.sort(key=lambda hit: -hit.score)
+            hits.append(hit)
+        hits.sort(key=lambda hit: -hit.score)
         return SearchResult(
             query=query,
             tree=tree,
@@ -101,9 +101,9 @@ class WordSearcher:
             spans=spans,
             confidence=0.9,
             is_composed=is_composed,
-            why_one_vector="" if is_composed else "no and / or / not found",
-            hits=tuple(found[options.offset :][:k]),
-            total=len(found),
+            why_one_vector="" if is_composed else "no and / or / not hits",
+            hits=tuple(hits[options.offset :][:k]),
+            total=len(hits),
             offset=options.offset,
             took={"encode": 1.5},
         )

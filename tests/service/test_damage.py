@@ -41,8 +41,8 @@ def index(retriever, tmp_path):
 @pytest.fixture
 def client(index, retriever):
     settings = ServiceSettings(refresh=0)
-    with TestClient(create_app(Searcher.open(index, retriever), settings)) as found:
-        yield found
+    with TestClient(create_app(Searcher.open(index, retriever), settings)) as client:
+        yield client
 
 
 def overwrite(path):
@@ -117,7 +117,7 @@ def test_a_large_index_whose_vectors_change_gives_no_other_answer(index, retriev
     searcher = Searcher.open(index, retriever)
     before = searcher.search("moths").hits
     path = next(index.rglob("segments/*"))
-    content, found = path.read_bytes(), searcher.document("both")
+    content, document = path.read_bytes(), searcher.document("both")
     with path.open("r+b") as file:  # the same size
         file.seek(-64, os.SEEK_END)
         file.write(np.ones(16, np.float32).tobytes())
@@ -134,7 +134,7 @@ def test_a_large_index_whose_vectors_change_gives_no_other_answer(index, retriev
     path.write_bytes(content)
     assert searcher.search("moths").hits == before
     os.utime(path)  # a new time is no damage
-    assert searcher.document("both") == found
+    assert searcher.document("both") == document
     path.unlink()  # nor is a deleted file, which stays in the map
     assert searcher.search("moths").hits == before
 

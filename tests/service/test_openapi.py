@@ -90,10 +90,10 @@ def test_what_was_left_out_is_told_and_taken_back(client):
         assert left_out.keys().isdisjoint(hit["id"] for hit in reply["hits"])
         return left_out
 
-    found = search()
+    left_out = search()
     why = "moth is insects"
-    assert found["17"] == {"id": "17", "title": "Hill moth", "why": why, "word": "moth"}
-    assert found["3"]["word"] == "moths"
+    assert left_out["17"] == {"id": "17", "title": "Hill moth", "why": why, "word": "moth"}
+    assert left_out["3"]["word"] == "moths"
     allowed = search(allow=["Moth", "hawk moths"])
     assert "17" not in allowed
     assert "3" in allowed

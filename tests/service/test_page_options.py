@@ -181,8 +181,8 @@ def test_a_link_reproduces_a_search(tab, address):
     assert page.input_value("#strict_not") == "true"
     assert page.input_value("#mode") == "explicit"
     assert page.url == link
-    found = page.request.get(link.replace("/?", "/search?")).json()
-    assert [hit["title"] or hit["id"] for hit in found["hits"]] == names
+    result = page.request.get(link.replace("/?", "/search?")).json()
+    assert [hit["title"] or hit["id"] for hit in result["hits"]] == names
 
 
 def test_matched_words_are_marked_and_nothing_becomes_html(tab, address):

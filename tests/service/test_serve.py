@@ -68,8 +68,8 @@ def test_a_real_index_answers(index):
         assert sorted(hit["id"] for hit in reply["hits"]) == ["b", "long", "ru", "x/y z"]
         assert all(len(hit["ranks"]) == 3 for hit in reply["hits"])
         for n_found, options in ((0, {}), (1, {"strict_not": False})):
-            found = client.post("/search", json={"query": TEXTS[0], **options}).json()["hits"]
-            assert ["bs" in hit["id"] for hit in found].count(True) == n_found
+            hits = client.post("/search", json={"query": TEXTS[0], **options}).json()["hits"]
+            assert ["bs" in hit["id"] for hit in hits].count(True) == n_found
         explained = client.get("/explain", params={"q": TEXTS[0]}).json()
         assert explained.keys() == shown["explain"].keys()
         document = client.get("/documents/x%2Fy%20z").json()
@@ -78,8 +78,8 @@ def test_a_real_index_answers(index):
         refused(client.get("/search", params={"q": "moth AND size>1"}), 400, "bad_query")
         wrong = {"query": "moth", "filters": {"planet": "Mars"}}
         assert "planet" in refused(client.post("/search", json=wrong), 400, "bad_query").message
-        found = client.get("/search", params={"q": "moth", "filter": "place=Sumatra"}).json()
-        assert [hit["id"] for hit in found["hits"]] == ["s"]
+        result = client.get("/search", params={"q": "moth", "filter": "place=Sumatra"}).json()
+        assert [hit["id"] for hit in result["hits"]] == ["s"]
         many = " OR ".join(f"moth{n}" for n in range(100))
         assert len(client.get("/search", params={"q": many}).json()["operands"]) == 100
 
@@ -147,9 +147,9 @@ def test_searches_go_on_while_documents_are_added(index, monkeypatch):
     encode, encoding, go_on = searcher.encoder.encode_documents, Event(), Event()
 
     def slow(texts, **options):
-        found = encode(texts, **options)
+        vectors = encode(texts, **options)
         encoding.set()
-        return found
+        return vectors
 
     # Stopped between the encoding and the commit, in the writer's thread.
     write = segments.write_segment
@@ -213,14 +213,14 @@ def test_active_requests_are_answered_after_sigterm(tmp_path):
     try:
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:"), process.stderr.read()
-        found = _stopped_midway(address, process)
+        answers = _stopped_midway(address, process)
         status = process.wait(20)
     finally:
         process.kill()
         log = process.communicate()[1]
     assert status == 0
-    assert [answer.status_code for answer in found] == [200] * 4
-    assert [answer.json()["query"] for answer in found] == [f"moth {n}" for n in range(4)]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert [answer.json()["query"] for answer in answers] == [f"moth {n}" for n in range(4)]
     assert log.count("GET /search 200") == 4
     assert "Traceback" not in log
 

@@ -148,12 +148,12 @@ def test_a_store_answers_as_an_index_does(store, retriever, shared):
     external = Searcher(store, retriever, parser=None)
     for query in QUERIES:
         for filters in FILTERS:
-            found = external.search(query, k=8, filters=filters)
+            result = external.search(query, k=8, filters=filters)
             right = shared.search(query, k=8, filters=filters, hybrid=False)
-            assert scores(found) == pytest.approx(scores(right), abs=1e-4)
+            assert scores(result) == pytest.approx(scores(right), abs=1e-4)
             # Other places may be shared by rows that the query does not tell apart.
-            assert of(found)[:1] == [hit.id for hit in right.hits[:1]]
-            assert found.is_composed == right.is_composed
+            assert of(result)[:1] == [hit.id for hit in right.hits[:1]]
+            assert result.is_composed == right.is_composed
     hit = external.search("moths AND Borneo NOT Sumatra", k=1).hits[0]
     assert (hit.title, hit.metadata["place"]) == ("moths Borneo", "Borneo")
     assert hit.text.startswith("moths moths")
@@ -162,9 +162,9 @@ def test_a_store_answers_as_an_index_does(store, retriever, shared):
 
 def test_a_store_gives_vectors_of_its_ids(store, vectors):
     field = store.vector_field
-    [found] = store.search(field, [vectors[0]], 3, Filter())
-    own = store.get([key for key, *_ in found], field)
-    for key, score, _ in found:
+    [hits] = store.search(field, [vectors[0]], 3, Filter())
+    own = store.get([key for key, *_ in hits], field)
+    for key, score, _ in hits:
         assert own[key][field] @ vectors[0] == pytest.approx(score, abs=1e-5)
     assert store.get([*own]).keys() == own.keys()
 
@@ -185,11 +185,11 @@ def test_words_that_an_operand_must_not_have(store, retriever):
 def test_a_row_is_an_operand(store, retriever):
     external = Searcher(store, retriever, parser=None)
     [first, second] = external.search("moths AND Borneo", k=2).hits
-    found = external.search(f"like:{first.id} NOT birds", k=3)
-    assert first.id not in [hit.id for hit in found.hits]
-    assert second.id in [hit.id for hit in found.hits]
+    result = external.search(f"like:{first.id} NOT birds", k=3)
+    assert first.id not in [hit.id for hit in result.hits]
+    assert second.id in [hit.id for hit in result.hits]
     again = external.search(positive=[f"like:{first.id}"], negative=["birds"], k=3)
-    assert scores(again) == pytest.approx(scores(found), abs=1e-4)
+    assert scores(again) == pytest.approx(scores(result), abs=1e-4)
     missing = str(uuid.uuid4()) if isinstance(store, QdrantCollection) else "999"
     with pytest.raises(QueryError, match=f"like:{missing}: no document has the id"):
         external.search(f"like:{missing} NOT birds")
@@ -210,15 +210,15 @@ CONDITIONS = (
 def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shared):
     external = Searcher(store, retriever, parser=None)
     for condition, filters in CONDITIONS:
-        found = external.search(f"moths AND Borneo AND {condition}", k=25)
+        result = external.search(f"moths AND Borneo AND {condition}", k=25)
         right = external.search("moths AND Borneo", k=25, filters=filters)
-        assert set(of(found)) == set(of(right)) != set()
-        assert scores(found) == pytest.approx(scores(right), abs=1e-4)
+        assert set(of(result)) == set(of(right)) != set()
+        assert scores(result) == pytest.approx(scores(right), abs=1e-4)
     # A row without a year does not hold the condition, which is what NOT asks for.
     for condition in ("NOT year<1990", "NOT year>=1990"):
         query = f"(moths AND {condition}) NOT Sumatra"
-        found, right = (one.search(query, k=25, strict_not=False) for one in (external, shared))
-        assert set(of(found)) == {hit.id for hit in right.hits} != set()
+        result, right = (one.search(query, k=25, strict_not=False) for one in (external, shared))
+        assert set(of(result)) == {hit.id for hit in right.hits} != set()
     assert "both" in of(external.search("moths NOT year<1990", k=25))
     batch = external.search_many(["moths AND year>=1990", "moths", "moths AND year<1990"], k=25)
     assert [len(result.hits) for result in batch] == [16, 25, 8]
@@ -228,8 +228,8 @@ def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shar
         ):
             external.search(query)
     for query in ("moths NOT (birds OR year<1990)", "(moths OR birds) AND year>=1990"):
-        found, right = (one.search(query, k=25, strict_not=False) for one in (external, shared))
-        assert set(of(found)) == {hit.id for hit in right.hits} != set()
+        result, right = (one.search(query, k=25, strict_not=False) for one in (external, shared))
+        assert set(of(result)) == {hit.id for hit in right.hits} != set()
     with pytest.raises(QueryError, match="'old' is neither a number nor a date; between quotes"):
         external.search("moths AND year>=old")
     assert external.search("moths AND year>=1990 NOT year>=1990").hits == ()
@@ -238,13 +238,13 @@ def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shar
 def test_weights_count_in_a_store_as_in_an_index(store, retriever, shared):
     external = Searcher(store, retriever, parser=None)
     for query in ("moths^5 AND Peru", "moths AND Peru^5", "moths^3 OR birds", "moths NOT Java^4"):
-        found = external.search(query, k=8, strict_not=False)
+        result = external.search(query, k=8, strict_not=False)
         right = shared.search(query, k=8, hybrid=False, strict_not=False)
-        assert scores(found) == pytest.approx(scores(right), abs=1e-4)
+        assert scores(result) == pytest.approx(scores(right), abs=1e-4)
         without = external.search(
             query.split("^")[0] + query.split("^")[1][1:], k=8, strict_not=False
         )
-        assert scores(found) != pytest.approx(scores(without), abs=1e-4)
+        assert scores(result) != pytest.approx(scores(without), abs=1e-4)
     lists = {"positive": ["moths^5", "Peru"], "negative": ["Java^4"], "k": 8}
     right = shared.search(**lists, hybrid=False)
     assert scores(external.search(**lists)) == pytest.approx(scores(right), abs=1e-4)
@@ -290,14 +290,14 @@ def test_few_candidates_find_what_composing_every_row_finds():
     corpus = Topics(6000)
     store = Counted(corpus.vectors, corpus.rows)
     external = Searcher(store, corpus.embed, parser=None)
-    found = 0
+    n_found = 0
     for text in (queries := list(corpus.queries(24))):
         plans = plan_queries(read_trees([parse(text)]), external.encoder)
         right = set(rank_plans(plans, corpus.vectors, 10).rows[0].tolist())
-        found += len(
+        n_found += len(
             right & {hit.metadata["n"] for hit in external.search(text, strict_not=False).hits}
         )
-    assert found >= 0.98 * 10 * len(queries)
+    assert n_found >= 0.98 * 10 * len(queries)
     # One request for the neighbours of all probes, one for the rows.
     assert len(store.asked) == len(store.read) == len(queries)
     assert {n for _, n in store.asked} == {CANDIDATES}
@@ -320,17 +320,17 @@ def test_what_needs_an_index_or_cannot_be_is_one_line(store, retriever, shared):
     other = Searcher(store, lambda texts: np.ones((len(texts), 3)), parser=None)
     with pytest.raises(IndexMismatchError, match=r"vectors of length 32, and .* has 3; use"):
         other.search("moths NOT birds")
-    found = external.search("moths AND Borneo", k=2, offset=1)
-    assert of(found) == of(external.search("moths AND Borneo", k=3))[1:]
+    result = external.search("moths AND Borneo", k=2, offset=1)
+    assert of(result) == of(external.search("moths AND Borneo", k=3))[1:]
 
 
 def test_plain_text_is_parsed_by_the_shipped_parser(vectors, retriever):
     external = Searcher(ArrayCollection(vectors, ROWS), retriever)
-    found = external.search("moths of Borneo but not Sumatra", k=25, strict_not=False)
-    assert found.is_composed
-    assert found.hits[0].verdict == "kept"
-    assert of(found)[0] == "moths-borneo"
-    assert of(found).index("both") > 2
+    result = external.search("moths of Borneo but not Sumatra", k=25, strict_not=False)
+    assert result.is_composed
+    assert result.hits[0].verdict == "kept"
+    assert of(result)[0] == "moths-borneo"
+    assert of(result).index("both") > 2
 
 
 def test_dot_ranks_as_cosine_for_vectors_of_length_one(vectors, retriever):
@@ -375,10 +375,10 @@ def test_columns_of_lists_and_json_are_filtered(vectors, retriever, postgres):
     external = Searcher(PostgresCollection(address, "halves"), retriever, parser=None)
     for filters in ({"tags": "Peru"}, {"place": "Peru", "more.group": "moths"}):
         assert of(external.search("moths NOT birds", k=1, filters=filters)) == ["moths-peru"]
-    found = external.search(
+    result = external.search(
         "moths NOT birds", k=25, filters={"tags": {"not": "Peru"}}, strict_not=False
     )
-    assert len(found.hits) == 21
+    assert len(result.hits) == 21
     with pytest.raises(QueryError, match="no column 'colour'; there are: id, title"):
         external.search("moths", filters={"colour": "red"})
     for option, there in (("vector", "'e'"), ("text", "'id', "), ("title", "'id', ")):
@@ -397,8 +397,8 @@ def test_values_inside_json_are_filtered(store, retriever):
         )
         assert of(inside) == of(plain)
     assert not external.search("moths", filters={"about.at.x": {"exists": True}}).hits
-    found = external.search("moths AND NOT about.at.place=Peru", k=25)
-    assert {hit.metadata["place"] for hit in found.hits} == {d["place"] for d in ROWS} - {"Peru"}
+    result = external.search("moths AND NOT about.at.place=Peru", k=25)
+    assert {hit.metadata["place"] for hit in result.hits} == {d["place"] for d in ROWS} - {"Peru"}
 
 
 def test_nested_values_are_no_facets(store, retriever):
@@ -535,8 +535,8 @@ def test_encoders_that_are_none_are_refused(vectors):
 def test_texts_are_searched_without_a_folder(retriever):
     texts = [d.text for d in DOCUMENTS]
     searcher = Searcher.from_texts(texts, retriever)
-    folder, found = searcher.store.folder, searcher.search(QUERIES[1], k=3)
-    assert DOCUMENTS[int(found.hits[0].id)].id == "moths-borneo"
+    folder, result = searcher.store.folder, searcher.search(QUERIES[1], k=3)
+    assert DOCUMENTS[int(result.hits[0].id)].id == "moths-borneo"
     rows = Searcher.from_texts(ROWS, retriever).search("moths", 1, filters={"year": {"gte": 2005}})
     assert rows.hits[0].id == "moths-kenya"
     own = CallableEncoder(lambda own: retriever.encode_queries(own))

@@ -269,6 +269,21 @@ def test_a_document_asserts_denies_or_lacks_terms(jobs):
     assert jobs.claims(TERMS, cook[:0]).tolist() == []
 
 
+def test_fields_are_assigned_once_all_are_known(jobs, monkeypatch):
+    """Several threads may ask while the first one is counting."""
+    n_known, extremes = [], type(jobs).extremes
+    monkeypatch.setattr(jobs, "_fields", {})
+
+    def counted(self, name):
+        n_known.append(len(self._fields))
+        return extremes(self, name)
+
+    monkeypatch.setattr(type(jobs), "extremes", counted)
+    assert set(jobs.fields()) == {"pay", "town"}
+    assert len(n_known) > 2
+    assert not any(n_known)
+
+
 def test_documents_that_assert_every_term_of_a_group_are_left_out(jobs):
     vector, groups = np.eye(1, word_model.DIMENSION, dtype=np.float32), (tuple(TERMS), ("nut",))
     if not jobs.has_words:

@@ -98,8 +98,8 @@ class FoldedBias(AttentionBias):
         bias = bias.expand(-1, -1, self.inside.shape[1], -1)
         if self.cues.rows is None:
             return bias
-        whole = bias.new_zeros(self.cues.n_texts, *bias.shape[1:])
-        return whole.index_copy_(0, self.cues.rows, bias)
+        biases = bias.new_zeros(self.cues.n_texts, *bias.shape[1:])
+        return biases.index_copy_(0, self.cues.rows, bias)
 
 
 class FoldedLayer:
@@ -159,12 +159,12 @@ class FoldedLayer:
 
         eye = torch.eye(n, device=operators.device)
         by_tap, by_inner = (eye[:, None].expand(n, k, n) for k in (self.n_heads, near.shape[1]))
-        rest = start.new_zeros(len(start), 3 * n + 1)
-        rest[: cue.numel(), :n] = (cue[..., None] * by_tap).flatten(0, 2)
-        rest[: cue.numel(), n : 2 * n] = (outside[..., None] * by_tap).flatten(0, 2)
-        rest[:, 2 * n] = start
-        rest[cue.numel() :, 2 * n + 1 :] = (near[..., None] * by_inner).flatten(0, 1)
-        self.rest = rest.to(dtype).T.contiguous()
+        by_input = start.new_zeros(len(start), 3 * n + 1)
+        by_input[: cue.numel(), :n] = (cue[..., None] * by_tap).flatten(0, 2)
+        by_input[: cue.numel(), n : 2 * n] = (outside[..., None] * by_tap).flatten(0, 2)
+        by_input[:, 2 * n] = start
+        by_input[cue.numel() :, 2 * n + 1 :] = (near[..., None] * by_inner).flatten(0, 1)
+        self.by_input = by_input.to(dtype).T.contiguous()
         self.second = torch.einsum("ein,ef->eifn", outer, eye).flatten(0, 1).flatten(1).to(dtype)
 
     def __call__(
@@ -178,7 +178,7 @@ class FoldedLayer:
         if mask is not None:
             hidden = hidden * mask  # padding must not change its neighbours
         reach, n_taps = self.n_kernel // 2, self.n_kernel * len(self.bias)
-        out = inputs @ self.rest
+        out = inputs @ self.by_input
         tokens = out[:, reach : reach + n_tokens]
         if n_texts == 1:
             tokens[0].addmm_(hidden, self.first)

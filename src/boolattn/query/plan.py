@@ -228,20 +228,17 @@ def plan_queries(
     readings: Sequence[Plan],
     encoder: _Encoder,
     known: Mapping[str, Vectors] | None = None,
-    *,
-    plain: bool = False,
 ) -> list[Plan]:
     """Encode queries that were read: their wordings in one batch, the operands of all in another.
 
-    ``known`` has the vectors of documents that are operands, by id; with ``plain`` every query is
-    encoded as a whole too.
+    ``known`` has the vectors of documents that are operands, by id.
     """
     for reading in readings:
         if (n_operands := len(reading.atoms)) > MAX_OPERANDS:
             raise QueryError(f"a query has at most {MAX_OPERANDS} operands, not {n_operands}")
         check_budget(n_operands)
     plans = [_limited(reading) for reading in readings]
-    wordings = [plan.wording if plain or plan.needs_plain else "" for plan in plans]
+    wordings = [plan.wording if plan.needs_plain else "" for plan in plans]
     texts = [_operand_texts(p) if p.is_composed or p.is_request else [] for p in plans]
     by_wording = _encoded(encoder.encode_queries, wordings, encoder.dimension)
     # As operands: an open gate would cost the whole batch its experts.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
@@ -41,9 +40,6 @@ from boolattn.query.tree import (
     operators_of,
     signed_atoms,
 )
-
-#: So much space is no query's; patterns would take long.
-_GAP = re.compile(r"\s{100}")
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +121,7 @@ class QueryReader:
 
     def _read_parsed(self, text: str) -> Plan:
         """Read plain language; a long request is read as the words that name its object."""
-        parsable = text if _GAP.search(text) else rewrite(text)
+        parsable = rewrite(text)
         span = (0, len(text))
         whole = self._whole(text if parsable == text else words(parsable, [span]))
         plan = Plan(text, in_words(whole), whole, whole, self._spans([(span,)]))
@@ -208,8 +204,6 @@ def _with_implied(plan: Plan) -> Plan:
 
 def _parse(text: str, parser: Parser) -> ParserOutput:
     """Parse a text or read a known form of negation; what only excludes follows "everything"."""
-    if _GAP.search(text):
-        return parser.parse([text])[0]
     if parsed := read_exclusions(text):
         return ParserOutput(parsed)
     [output] = parser.parse([text])

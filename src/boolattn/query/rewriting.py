@@ -33,7 +33,7 @@ _DOUBLE = re.compile(
 #: "no breakfast without cheese" is one with cheese.
 _NOT_WITHOUT = re.compile(
     r"\s*(?:no|never|not|(?:i\s+|please\s+)?(?:don['\u2019]?t|do\s+not)\s+(?:want|show|give|list|find)"
-    r"(?:\s+me)?)\s+(?:any\s+)?(?P<wanted>[^,;.]+?)\s+"
+    r"(?:\s+me)?)\s++(?:any\s++)?(?P<wanted>[^\s,;.][^,;.]*?)(?<!\s)\s++"
     r"(?P<lacking>(?:without|w/o|lacking|(?:that|which|who)\s+(?:lacks?|(?:do|does|did|is|are|ha[sv]e?)"
     r"(?:n['\u2019]?t|\s+not)(?:\s+(?:have|contain|include|use))?))\s)[^,;.]+$",
     re.IGNORECASE,
@@ -80,11 +80,12 @@ _SEVERAL_EXCLUDED = re.compile(
     rf"(?P<others>[^;.?!]+?){_END}",
     re.IGNORECASE,
 )
-_NEXT_EXCLUDED = r"(?:\s*,\s*|\s+)(?:(?:and|or)\s+)?(?:no|not|nor|without)\s+|\s*,?\s+or\s+"
-_NEXT = {
-    "": re.compile(_NEXT_EXCLUDED, re.I),
-    "neither": re.compile(_NEXT_EXCLUDED + r"|\s*,\s*", re.I),
-}
+_NEXT_EXCLUDED = (
+    r"(?<!\s)(?:\s*+,\s*+|\s++)(?:(?:(?:and|or)\s++)?(?:no|not|nor|without)\s++|or\s++)"
+)
+#: After "neither" a comma is enough.
+_NEXT = re.compile(_NEXT_EXCLUDED, re.IGNORECASE)
+_NEXT_NEITHER = re.compile(_NEXT_EXCLUDED + r"|(?<!\s)\s*+,\s*+", re.IGNORECASE)
 #: An excluded thing: up to three words.
 _THING = re.compile(
     rf"(?:{_PREPOSITION}\s+)?(?:(?:an?|any|the)\s+)?"
@@ -197,16 +198,17 @@ def read_exclusions(text: str, *, least: int = 2) -> ParsedQuery | None:
     match = _SEVERAL_EXCLUDED.fullmatch(text)
     if match is None or not (match["head"] or after_everything(text)):
         return None
-    separator = _NEXT["neither" if match["first"].lower() == "neither" else ""]
+    separator = _NEXT_NEITHER if match["first"].lower() == "neither" else _NEXT
     start, end = match.span("others")
     edges = [start, *(at for m in separator.finditer(text, start, end) for at in m.span()), end]
-    things = [_THING.fullmatch(text, *span) for span in zip(edges[::2], edges[1::2], strict=True)]
-    if len(things) < least or not all(things):
+    spans = list(zip(edges[::2], edges[1::2], strict=True))
+    things = [thing for span in spans if (thing := _THING.fullmatch(text, *span))]
+    if not least <= len(things) == len(spans):
         return None
-    if text[0].isupper() and not text.isupper() and all(t and t[0][0].isupper() for t in things):
+    if text[0].isupper() and not text.isupper() and all(thing[0][0].isupper() for thing in things):
         return None  # a title: "Neither Wolf nor Dog"
     head = (match.span("head"),) if match["head"] else ()
-    operands = (head, *((thing.span("thing"),) for thing in things if thing))
+    operands = (head, *((thing.span("thing"),) for thing in things))
     return ParsedQuery(operands, (False, *[True] * len(things)), (Gap(Operator.AND),) * len(things))
 
 
@@ -242,28 +244,29 @@ def implied_exclusions(text: str) -> list[tuple[str, tuple[int, int]]]:
 
 
 _FREE_FORM = rf"{_LEXICALISED}(?P<negated>[^\W\d_]+(?=-)|(?:{_LACKED})(?=\s))[-\s]free"
-_REST = r"(?P<positive>[^\W_][^,;.!?]*?)"
+_REST = r"(?P<positive>[^\W_][^,;.!?]*?)(?<!\s)"
+_NEGATED = r"(?P<negated>[^\s,;:.!?][^,;:.!?]*?)(?<!\s)"
 _FORMS = tuple(
     re.compile(form + r"[\s,?.!]*$", re.IGNORECASE)
     for form in (
         rf"\s*{_FREE_FORM}\s+{_REST}",
         rf"\s*non[-\s](?!{_NON_WORDS})(?P<negated>[^\W\d_]+)\s+{_REST}",
         rf"\s*{_REST},?\s+(?:(?:that|which)\s+(?:is|are)\s+|(?:is|are)\s+)?{_FREE_FORM}",
-        rf"\s*{_REST},?\s+(?:with\s+|where\s+)?no\s+(?P<negated>[^,;.!?]+?)\s+(?:is\s+)?"
+        rf"\s*{_REST},?\s+(?:with\s+|where\s+)?no\s+{_NEGATED}\s+(?:is\s+)?"
         r"(?:necessary|needed|required)",
         # "If not for you" and "he is not in" exclude nothing.
         r"(?!but\b|.*(?<!that\s)(?<!which\s)\b(?:am|are|ask|be|if|is|me|or|was|were|why)\s+not\b)"
         rf"\s*{_REST}(?:,|\s+-)?\s+(?:but\s+)?(?:(?:that|which)\s+(?:is|are)\s+)?not\s+"
-        rf"{_PREPOSITION}\s+(?:(?:an?|any|the)\s+)?(?P<negated>[^,;.!?]+?)",
+        rf"{_PREPOSITION}\s+(?:(?:an?|any|the)\s+)?{_NEGATED}",
         # "damage, no fire", "tastes like wine but no fruit in it".
         rf"(?-i:(?!(?:[A-Z]\S*(?:\s|$))+$))(?!if\b|.*\b(?:and|or)\s+without\b)\s*{_REST}(?:,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
-        rf"(?!\d|(?:{any_of(WORDS['no_things'])})\b)(?P<negated>[^,;:.!?]+?)(?:\s+in\s+(?:it|them))?",
+        rf"(?!\d|(?:{any_of(WORDS['no_things'])})\b){_NEGATED}(?:\s+in\s+(?:it|them))?",
         # "ways to get around without flying"; names of this form have capitals.
         rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
         rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|wh\w+)\b|.*\b(?:and|or)\s+with|\S+\swithout\s(?:an?|the)\b|.*\bborders\b)\s*{_REST}\s+"
-        r"(?:without|with\s+no)\s+(?P<negated>[^,;:.!?]+?)",
+        rf"(?:without|with\s+no)\s+{_NEGATED}",
         r"(?!.*\bhow\b)\s*(?P<positive>[^\W_][^,;.!?]*?\b(?:to|that|which|who|(?:i|you|we)\s+can)\s+"
-        r"[a-z][^,;.!?]*?)\s+without\s+(?P<negated>[^,;.!?]+?)",
+        rf"[a-z][^,;.!?]*?)\s+without\s+{_NEGATED}",
         # "books I have not read yet".
         rf"(?!how\b|if\b|wh\w+\b)\s*{_REST},?\s+(?:(?:that|which)\s+)?(?:i|we)\s*"
         r"(?:(?:\s(?:have|had|did)|['\u2019]ve)(?:\s+not|n['\u2019]?t)|(?:(?:\s(?:have|had)|['\u2019]ve)\s+|\s)never)\s+"
@@ -271,7 +274,7 @@ _FORMS = tuple(
         # "Everything but the Girl" is a name.
         rf"\s*+(?:[^,;.!?]*\b(?:find|give|have|like|list|need|see|show|want)\s+(?:me\s+)?)?"
         rf"(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|(?:except|apart\s+from|other\s+than)"
-        r"(?:\s+for)?)\s+(?P<negated>[^,;.!?]+?)",
+        rf"(?:\s+for)?)\s+{_NEGATED}",
     )
 )
 #: Somebody speaks for himself or asks; a passage of a document seldom does.

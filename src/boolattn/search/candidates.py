@@ -78,15 +78,15 @@ class Retrieval:
     def nearest_whole(self, n: int) -> Keys:
         """Return the best documents of the whole query, with what NOT excludes, best first."""
         # The mean of the operands: the text as typed would have to be encoded for this alone.
-        whole = self.plan.vectors[: len(self.plan.atoms)].mean(0)
+        mean = self.plan.vectors[: len(self.plan.atoms)].mean(0)
         keys = self.near_whole
         if keys is None:
-            keys = self.reader.nearest(whole[None], n, self.where)[0].rows
+            keys = self.reader.nearest(mean[None], n, self.where)[0].rows
         text = " ".join(atom.words for atom in atoms(self.plan.tree))
         evidence = self._lexical_evidence([operand_terms(text)])
         for rows, scores in evidence.answers if evidence else ():
             keys = np.union1d(keys, rows[np.argsort(-scores)[:n]])
-        values = self._compare_whole(whole, keys, evidence)
+        values = self._compare_whole(mean, keys, evidence)
         return keys[np.argsort(-values, kind="stable")][:n]
 
     def probes(self) -> list[tuple[Array, Filter]]:
@@ -132,9 +132,9 @@ class Retrieval:
         The others have lower similarities and no words, and composition is monotone in both.
         """
         plan, evidence = self.plan, self._lexical_evidence(self.exclusion.terms())
-        if self.is_strict:
-            whole = values[: len(plan.atoms)].mean(0)
-            self.near_whole = keys[highest(whole, LOOKED_AT)] if len(keys) > LOOKED_AT else keys
+        if self.is_strict and self.options.verdicts:
+            near = values[: len(plan.atoms)].mean(0)
+            self.near_whole = keys[highest(near, LOOKED_AT)] if len(keys) > LOOKED_AT else keys
         is_monotone = all(c.positive for c in plan.clauses) and not self.conditions
         is_monotone &= all(atom.weight == 1 for atom in atoms(plan.tree)) and not plan.is_long
         if plan.is_composed and is_monotone and self.reader.compares_all and len(keys) > _MANY:

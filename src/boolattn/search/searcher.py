@@ -308,7 +308,7 @@ class Searcher:
     def search_many(
         self, queries: Sequence[str], k: int = 10, **options: Any
     ) -> list[SearchResult]:
-        """Search several queries, encoded and compared in one batch; see :meth:`search`."""
+        """Search several queries together, in their order; see :meth:`search`."""
         if isinstance(queries, Iterable) and not isinstance(queries, str):
             queries = [*queries]
         chosen = read_options(queries, options, k)

@@ -1,6 +1,7 @@
 """Batches queries that arrive together into one search call, in one worker thread.
 
-One thread, because fast tokenizers cannot be shared and torch uses all cores for one batch.
+One thread, because torch uses all cores for one batch, and a search in onnxruntime has threads of
+its own.
 """
 
 from __future__ import annotations

@@ -141,6 +141,8 @@ def asserted_terms(text: str, negated: Iterable[tuple[int, int]] | None = None) 
 
     >>> sorted(asserted_terms("Nut-free cake without eggs or dairy. Driving licence not required."))
     ['cake', 'free', 'requir', 'without']
+    >>> sorted(asserted_terms("Alcohol is not served at lunch."))
+    ['lunch', 'serv']
     """
     pieces, end = [], 0
     for start, stop in sorted(negated_spans(text) if negated is None else negated):
