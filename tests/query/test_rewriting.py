@@ -54,6 +54,7 @@ def tree(text):
         ("damage - no fire", "damage NOT fire"),
         ("damage spells with no fire", "damage spells NOT fire"),
         ("damage without fire", "damage NOT fire"),
+        ("damage     , no fire", "damage NOT fire"),
     ],
 )
 def test_known_forms_are_read(text, expected):

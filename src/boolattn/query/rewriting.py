@@ -256,10 +256,10 @@ _FORMS = tuple(
         r"(?:necessary|needed|required)",
         # "If not for you" and "he is not in" exclude nothing.
         r"(?!but\b|.*(?<!that\s)(?<!which\s)\b(?:am|are|ask|be|if|is|me|or|was|were|why)\s+not\b)"
-        rf"\s*{_REST}(?:,|\s+-)?\s+(?:but\s+)?(?:(?:that|which)\s+(?:is|are)\s+)?not\s+"
+        rf"\s*{_REST}(?:\s*,|\s+-)?\s+(?:but\s+)?(?:(?:that|which)\s+(?:is|are)\s+)?not\s+"
         rf"{_PREPOSITION}\s+(?:(?:an?|any|the)\s+)?{_NEGATED}",
         # "damage, no fire", "tastes like wine but no fruit in it".
-        rf"(?-i:(?!(?:[A-Z]\S*(?:\s|$))+$))(?!if\b|.*\b(?:and|or)\s+without\b)\s*{_REST}(?:,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
+        rf"(?-i:(?!(?:[A-Z]\S*(?:\s|$))+$))(?!if\b|.*\b(?:and|or)\s+without\b)\s*{_REST}(?:\s*,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
         rf"(?!\d|(?:{any_of(WORDS['no_things'])})\b){_NEGATED}(?:\s+in\s+(?:it|them))?",
         # "ways to get around without flying"; names of this form have capitals.
         rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
