@@ -38,7 +38,7 @@ _MAX_MASKS = 64
 _MAX_SCORES = 1 << 26
 #: Rows of vectors that are compared at once: they stay in the cache. From so many blocks on,
 #: several threads compare.
-_BLOCK, _FEW_BLOCKS = 2048, 16
+_BLOCK, _FEW_BLOCKS = 1024, 32
 #: Up to so many selected rows are compared one by one, which is exact and as fast.
 _FEW = 16_384
 #: Fewest candidates on the way through a graph; of more results, twice their number.

@@ -33,6 +33,7 @@ ANALYZER = "boolattn"
 _BODY, _KINDS, _DENIED, _ROW = "body", "kinds", "denied", "row"
 _HEAP = 64_000_000
 _SIMILAR = 50  # documents in which a similar word is looked for
+_FEW = 4096  # documents below which a query for each is faster than one for their set
 
 
 def write_words(
@@ -137,23 +138,31 @@ class Words:
     def claims(self, terms: Sequence[str], rows: Keys) -> Claims:
         """Return what documents say of some terms, as values of ``Claim``."""
         claims = np.zeros(len(rows), np.int8)
-        if len(rows):
-            these = (Occur.Must, Query.term_set_query(self._schema, _ROW, rows.tolist()))
-            claims[np.isin(rows, self._having(terms, len(rows), these))] = Claim.ASSERTED
-            denied = (Occur.Must, self._denying(terms))
-            claims[np.isin(rows, self._having(terms, len(rows), these, denied))] = Claim.DENIED
+        if len(rows) and terms:
+            if len(rows) < _FEW:
+                these = _any_of(
+                    [Query.term_query(self._schema, _ROW, row) for row in rows.tolist()]
+                )
+            else:
+                these = Query.term_set_query(self._schema, _ROW, rows.tolist())
+            # Only denied terms have a score.
+            all_terms = Query.const_score_query(self._all_of(terms, (Occur.Must, these)), 0)
+            denied = Query.const_score_query(self._denying(terms), 1)
+            query = Query.boolean_query([(Occur.Must, all_terms), (Occur.Should, denied)])
+            keys, scores = self._search(query, len(rows))
+            claims[np.isin(rows, keys)] = Claim.ASSERTED
+            claims[np.isin(rows, keys[scores > 0])] = Claim.DENIED
         return claims
 
     def asserting(self, terms: Sequence[str]) -> Keys:
-        """Return all documents that assert every one of some terms."""
-        return self._having(terms, self._searcher.num_docs, (Occur.MustNot, self._denying(terms)))
-
-    def _having(self, terms: Sequence[str], n: int, *clauses: tuple[Occur, Query]) -> Keys:
-        """Return ``n`` documents that have every one of some terms; none, if there is no term."""
+        """Return all documents that assert every one of some terms; none, if there is no term."""
         if not terms:
             return np.zeros(0, np.int64)
-        query = Query.boolean_query([*((Occur.Must, self._term(t)) for t in terms), *clauses])
-        return self._search(query, n).rows
+        query = self._all_of(terms, (Occur.MustNot, self._denying(terms)))
+        return self._search(query, self._searcher.num_docs).rows
+
+    def _all_of(self, terms: Sequence[str], *clauses: tuple[Occur, Query]) -> Query:
+        return Query.boolean_query([*((Occur.Must, self._term(t)) for t in terms), *clauses])
 
     def _denying(self, terms: Sequence[str]) -> Query:
         return _any_of([self._term(term, _DENIED) for term in terms])
