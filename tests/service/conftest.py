@@ -101,7 +101,7 @@ class WordSearcher:
             spans=spans,
             confidence=0.9,
             is_composed=is_composed,
-            why_one_vector="" if is_composed else "no and / or / not hits",
+            why_one_vector="" if is_composed else "no and / or / not found",
             hits=tuple(hits[options.offset :][:k]),
             total=len(hits),
             offset=options.offset,
