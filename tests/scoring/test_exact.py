@@ -7,7 +7,7 @@ import pytest
 
 from boolattn.errors import DataError
 from boolattn.scoring import exact
-from boolattn.scoring.exact import exact_search
+from boolattn.scoring.exact import exact_search, top_k
 
 
 def test_the_block_size_does_not_matter(monkeypatch):
@@ -35,3 +35,12 @@ def test_a_depth_beyond_the_corpus_and_no_queries():
 def test_nan_scores_are_refused():
     with pytest.raises(DataError, match="NaN"):
         exact_search(np.full((1, 2), np.nan), np.ones((3, 2), np.float32), 2)
+
+
+def test_the_first_page_is_the_beginning_of_every_longer_one():
+    """Many documents have the same score, also where the page ends."""
+    scores = np.random.default_rng(0).integers(0, 5, (2, 300)).astype(np.float32)
+    longest = top_k(scores, 300).rows
+    assert longest.tolist() == np.argsort(-scores, axis=1, kind="stable").tolist()
+    for k in (1, 10, 60, 61, 299):
+        assert top_k(scores, k).rows.tolist() == longest[:, :k].tolist()

@@ -35,17 +35,22 @@ class Ranked(NamedTuple):
 def top_k(scores: Values, k: int) -> Ranked:
     """Return the ``k`` highest of each row of scores, equal ones by column.
 
-    >>> top_k(np.array([[0.1, 0.7, 0.1]]), 3).rows.tolist()
-    [[1, 0, 2]]
+    >>> top_k(np.array([[0.1, 0.7, 0.1]]), 2).rows.tolist()
+    [[1, 0]]
     """
     k = min(k, scores.shape[1])
-    rows = np.array([highest(row, k) for row in scores] if k else [], np.int64)
+    rows = np.array([_highest_first(row, k) for row in scores] if k else [], np.int64)
     rows = rows.reshape(len(scores), k)
-    values = np.take_along_axis(scores, rows, 1).astype(np.float32)
-    if np.isnan(values).any():
+    return Ranked(rows, np.take_along_axis(scores, rows, 1).astype(np.float32))
+
+
+def _highest_first(values: Values, n: int) -> NDArray[np.int64]:
+    floor = values[highest(values, n)].min()
+    if np.isnan(floor):
         raise DataError("scores are not numbers (NaN); check the model's weights")
-    order = np.lexsort((rows, -values), axis=1)
-    return Ranked(np.take_along_axis(rows, order, 1), np.take_along_axis(values, order, 1))
+    above = np.flatnonzero(values > floor)
+    above = above[np.argsort(-values[above], kind="stable")]
+    return np.concatenate([above, np.flatnonzero(values == floor)[: n - len(above)]])
 
 
 def exact_search(queries: Values, documents: Values, depth: int) -> Ranked:

@@ -255,8 +255,6 @@ def _groups(filters: Iterable[Filter]) -> Iterable[tuple[Filter, list[int]]]:
 
 def _best(keys: Keys, scores: Array, depth: int) -> Ranked:
     """Return the documents of highest scores; equal ones by their keys."""
-    if len(scores) and scores.max() == scores.min():  # on every page the same order
-        return Ranked(keys[:depth], scores[:depth])
     best = top_k(scores[None], depth)
     is_real = best.scores[0] > -np.inf
     return Ranked(keys[best.rows[0][is_real]], best.scores[0][is_real])
