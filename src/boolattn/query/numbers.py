@@ -25,39 +25,43 @@ _TABLE = package_table("boolattn.query", "numbers.toml")
 _YEAR = r"(?:1[5-9]|20)\d\d"
 _DATE = rf"{_YEAR}-\d\d(?:-\d\d)?(?![\d-])"
 _NUMBER = (
-    rf"(?P<{{0}}>{_DATE}|(?!{_DATE})\d[\d,.]*)\s?(?P<{{0}}_scale>k\b|thousand|million|billion)?"
+    rf"(?P<{{0}}>{_DATE}|(?!{_DATE})\d[\d,.]*)(?:st|nd|rd|th)?\s?"
+    r"(?P<{0}_scale>k\b|thousand|million|billion)?"
 )
 _LOW, _HIGH = _NUMBER.format("low"), _NUMBER.format("high")
-_UNIT = r"(?:\s*(?P<unit>square\s\w+|sq\.?\s\w+|[^\W\d]+|%))?"
+_UNIT = r"(?:\s*(?P<unit>square\s\w+|sq\.?\s\w+|[^\W\d]+2?|[%€£$]))?"
 _CURRENCY = r"(?P<currency>[$€£]\s?)?"
 _SIGNS = {"<": "less", "<=": "at_most", ">": "more", ">=": "at_least"}
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _VERB = rf"(?:(?:{any_of(_TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
-    rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never|nothing|none|no)|"
-    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:[^\W\d_]+ed\s+)?)?{_VERB}(?:an?\s+)?\Z",
+    rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never|nothing|none|no|neither|nor)|"
+    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
 )
 _OR_BEFORE = re.compile(r"\bor(?:\s+(?:any|some)thing)?(?:\s+(?:that|which))?\s*\Z", re.IGNORECASE)
 _OR_AFTER = re.compile(r"[\s,]*or\b", re.IGNORECASE)
 #: Words after a number and "or" that ask for less.
-_LESS = phrases_of(_TABLE["or_less"])
+_LESS = {*phrases_of(_TABLE["or_less"]), *phrases_of(_TABLE["last"])}
 _COMPARED = "|".join(f"(?P<{name}>{any_of(_TABLE[name])})" for name in _SIGNS.values())
 _FORMS = tuple(
     re.compile(rf"(?<!\w){form}(?!\w)", re.IGNORECASE)
     for form in (
         rf"(?:between|from)\s+{_CURRENCY}{_LOW}\s*(?:and|to|-|–)\s*[$€£]?\s?{_HIGH}{_UNIT}",
-        r"(?:in|from|of|during)\s+(?:the\s+)?(?P<decade>(?:1[5-9]|20)?\d0)['’]?s",
-        rf"(?:(?:in|from)\s+)?{_CURRENCY}{_LOW}{_UNIT}\s+(?:or|and)\s+"
-        rf"(?P<limit>{any_of(_TABLE['or_less'])}|{any_of(_TABLE['or_more'])})(?!\s*[$€£\d])",
+        rf"{_CURRENCY}{_LOW}\s?[$€£]?\s*(?:to|-|–)\s*[$€£]?\s?{_HIGH}{_UNIT}(?(currency)|(?<![\d\s]))",
+        r"(?:(?:(?:in|from|of|during)\s+)?the\s+|(?:in|from|of|during)\s+|(?=\d0['’]?s))['’]?"
+        rf"(?P<decade>(?:1[5-9]|20)?\d0['’]?s|{'|'.join(_TABLE['decades'])})",
+        rf"(?:(?:in|from)\s+)?{_CURRENCY}{_LOW}{_UNIT}\s+(?:(?:or|and)\s+"
+        rf"(?P<limit>{any_of(_TABLE['or_less'])}|{any_of(_TABLE['or_more'])})(?!\s*(?:than\b|[$€£\d]))|"
+        rf"(?P<last>{any_of(_TABLE['last'])}))",
         # "from 2020 on", but not "from 2020 on disc".
         rf"(?:from|since)\s+{_LOW}\s+(?:and\s+)?"
         rf"(?P<limit>onwards?|on(?!\s+(?!(?:{'|'.join(_TABLE['no_units'].split())})\b)\w))",
-        rf"(?:in|from|during|on(?=\s+\d+-))\s+(?P<year>{_DATE}|{_YEAR})"
-        r"(?!\s+(?:and|onwards?|or|to)\b|\s?[-–])",
+        r"(?<!available )(?:in|from|during|on(?=\s+\d+-))\s+(?:the\s+year\s+)?"
+        rf"(?P<year>{_DATE}|{_YEAR})(?!\s+(?:and|onwards?|or|to)\b|\s?[-–])",
         rf"{_CURRENCY}{_LOW}(?P<limit>\+){_UNIT}",
-        rf"(?:{_COMPARED})\s+{_CURRENCY}{_LOW}{_UNIT}",
+        rf"(?:{_COMPARED})(?:\s+|-){_CURRENCY}{_LOW}{_UNIT}",
         rf"(?:{_COMPARED})\s+(?P<name>[^\W\d_]+)\s+{_LOW}",
     )
 )
@@ -84,6 +88,10 @@ _WORD = re.compile(r"[^\W\d_]+")
 _FIELDS = tuple(
     (frozenset(row["words"].split()), frozenset(row["names"].split())) for row in _TABLE["fields"]
 )
+_NUMBERS = _TABLE["numbers"]
+_SPELLED = re.compile(
+    rf"(?<!\w)(?:{'|'.join(sorted(_NUMBERS, reverse=True))})(?!\w)", re.IGNORECASE
+)
 _YEAR_NAMES, _YEAR_WORDS, _TIME_WORDS, _NO_UNITS = (
     frozenset(_TABLE[name].split())
     for name in ("year_names", "year_words", "time_words", "no_units")
@@ -105,26 +113,24 @@ class NumberPhrase(NamedTuple):
     tree: QueryTree
 
 
-def find_numbers(text: str, ranges: Mapping[str, Range]) -> list[NumberPhrase]:
-    """Find phrases that fit a field; ``ranges`` has the least and largest value of each.
+def find_numbers(text: str, ranges: Callable[[], Mapping[str, Range]]) -> list[NumberPhrase]:
+    """Find phrases that fit a field; ``ranges`` returns the least and largest value of each.
 
     What stands between quotes is text.
 
-    >>> [phrase] = find_numbers("laptops under 1 kg", {"price": (200, 3000), "weight": (0.8, 3)})
+    >>> [phrase] = find_numbers("laptops under 1 kg", lambda: {"price": (9, 99), "weight": (1, 3)})
     >>> phrase.start, phrase.end, phrase.tree
     (8, 18, Where(text='weight<1'))
-    >>> [phrase] = find_numbers("not in May 2020", {"bought": (2018, 2023, True)})
-    >>> phrase.tree
-    Not(part=And(parts=(Where(text='bought>=2020-05'), Where(text='bought<=2020-05'))))
     """
     phrases: list[NumberPhrase] = []
     quoted = [match.span() for match in QUOTED.finditer(text)]
     text = _WRITTEN.sub(_iso, text)
+    text = _SPELLED.sub(lambda m: _NUMBERS[m[0].lower()].zfill(len(m[0])), text)
     for form in _FORMS:
         for match in form.finditer(text):
             taken = [*quoted, *((phrase.start, phrase.end) for phrase in phrases)]
             is_taken = any(start < match.end() and match.start() < end for start, end in taken)
-            if not is_taken and (phrase := _read(match, text, ranges)):
+            if not is_taken and (phrase := _read(match, text, ranges())):
                 phrases.append(phrase)
     return _with_or(text, sorted(phrases))
 
@@ -166,11 +172,7 @@ def find_done(
 
 
 def without_numbers(text: str, phrases: Sequence[NumberPhrase]) -> str:
-    """Return a text with spaces in place of phrases; "everything" where nothing else is said.
-
-    >>> without_numbers("soup under 15 minutes", [NumberPhrase(5, 21, Where("x"))]).rstrip()
-    'soup'
-    """
+    """Return a text with spaces in place of phrases; "everything" where nothing else is said."""
     for phrase in phrases:
         text = text[: phrase.start] + " " * (phrase.end - phrase.start) + text[phrase.end :]
     return text if not phrases or _WORD.search(text) else "everything"
@@ -199,11 +201,10 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
     groups = match.groupdict()
     limits = _limits(groups)
     word, said = (groups.get("unit") or "").lower(), match[0].lower()
-    unit = "" if word in _NO_UNITS else word
+    unit = "$" if groups.get("currency") else "" if word in _NO_UNITS else word
     said = said if unit else said.removesuffix(word)
-    signs = ["$"] * bool(groups.get("currency")) + ["%"] * (unit == "%")
     phrase = _Phrase(
-        frozenset([*_WORD.findall(said), *signs]),
+        frozenset([*_WORD.findall(said), *_unit_words(unit)]),
         unit,
         frozenset(_WORD.findall(text.lower())),
         tuple(value if isinstance(value, float) else float(value[:4]) for _, value in limits),
@@ -241,7 +242,8 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
 def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str]]:
     """Return signs and values: a number, or a date as 2021-03."""
     if decade := groups.get("decade"):
-        first = float(decade) if len(decade) == 4 else 1900 + float(decade)
+        first = float(_TABLE["decades"].get(decade.lower()) or decade.rstrip("'’sS"))
+        first += 0 if first >= _FIRST_YEAR else 1900 if first > 10 else 2000
         return ((">=", first), ("<=", first + 9))
     scale = groups.get("low_scale")
     if high := groups.get("high"):
@@ -249,7 +251,7 @@ def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str
         return ((">=", low), ("<=", _value(high, groups["high_scale"])))
     if year := groups.get("year"):
         return ((">=", _value(year)), ("<=", _value(year)))
-    if last := groups.get("limit"):
+    if last := groups.get("last") or groups.get("limit"):
         sign = "<=" if last.lower() in _LESS else ">="
     else:
         sign = next(sign for sign, name in _SIGNS.items() if groups.get(name))
@@ -273,8 +275,8 @@ def _value(digits: str | None, scale: str | None = None) -> float | str:
     plain = (digits or "").rstrip(".,")
     if re.fullmatch(_DATE, plain):
         return plain
-    # A comma before three digits separates thousands; else it is a decimal point.
-    plain = re.sub(r",(?=\d{3}(?!\d))", "", plain).replace(",", ".")
+    # A comma before three digits, or a point before three zeros, separates thousands.
+    plain = re.sub(r",(?=\d{3}(?!\d))|\.(?=000(?!\d))", "", plain).replace(",", ".")
     try:
         return float(plain) * _SCALES.get((scale or "").lower(), 1)
     except ValueError:
@@ -321,7 +323,7 @@ class _Phrase(NamedTuple):
             score += 3
         if any(self.words & asked and name_words & names for asked, names in _FIELDS):
             score += 2
-        score += _share_word(self.query - units, name_words)
+        score += bool(score) and _share_word(self.query - units, name_words)
         # A unit that the field does not have refuses it.
         return score if score > _LEAST or not _is_unit(self.unit) else 0.0
 
@@ -340,7 +342,7 @@ def _share_word(words: Iterable[str], name_words: Iterable[str]) -> bool:
 
 
 def _unit_words(unit: str) -> set[str]:
-    return set(_WORD.findall(unit)) or {unit} - {""}
+    return {*unit.replace(".", " ").split()}
 
 
 def _is_unit(unit: str) -> bool:

@@ -187,8 +187,8 @@ class StoreQueryReader(QueryReader):
 
         phrases = find_done(text, self.reader.fields, values)
         rest = without_numbers(text, phrases)
-        if any(sign.isdigit() for sign in rest):
-            phrases = sorted([*phrases, *find_numbers(rest, number_ranges(self.reader.fields()))])
+        numbers = find_numbers(rest, lambda: number_ranges(self.reader.fields()))
+        phrases = sorted([*phrases, *numbers])
         return [] if phrases and self.reader.has_title(text) else phrases
 
     def _is_word(self, word: str) -> bool:
