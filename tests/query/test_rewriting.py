@@ -15,7 +15,7 @@ from boolattn.query.rewriting import (
     with_exclusion_last,
 )
 from boolattn.query.syntax import unparse
-from boolattn.query.tree import Atom, Everything, atoms
+from boolattn.query.tree import Atom, Everything, Operator, atoms, operators_of
 
 
 def read(text):
@@ -55,6 +55,8 @@ def tree(text):
         ("damage spells with no fire", "damage spells NOT fire"),
         ("damage without fire", "damage NOT fire"),
         ("damage     , no fire", "damage NOT fire"),
+        ("nurse no nights", "nurse NOT nights"),
+        ("red wine no sulphites please", "red wine NOT sulphites"),
     ],
 )
 def test_known_forms_are_read(text, expected):
@@ -233,6 +235,39 @@ def test_everything_alone_is_all_documents(text, mode):
 )
 def test_one_negation_stays(text):
     assert rewrite(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hotel with breakfast included",
+        "flat where dogs are allowed",
+        "electric, battery included",
+        "a tour of the old town and booking is required",
+        "flat incl. kitchen",
+        "estate with tow bar",
+        "I don't mind nights",
+        "hotel with breakfast possible",
+    ],
+)
+def test_a_word_that_only_looks_like_a_negation_is_none(text):
+    assert Operator.NOT not in operators_of(read(text).tree)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("jobs with no driving licence required", "jobs NOT driving licence"),
+        ("hotel with breakfast included but no pets allowed", "hotel with breakfast NOT pets"),
+        ("estate without tow bar", "estate NOT tow bar"),
+        ("anything bar pizza", "anything NOT pizza"),
+        ("flat w/out balcony", "flat NOT balcony"),
+        ("must not be in berlin", "everything NOT in berlin"),
+        ("flat, must not be furnished", "flat NOT furnished"),
+    ],
+)
+def test_a_negation_beside_such_a_word_stays(text, expected):
+    assert tree(text) == expected
 
 
 @pytest.mark.parametrize(

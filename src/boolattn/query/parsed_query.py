@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from boolattn.query.syntax import unparse
-from boolattn.query.tokens import find_cues
+from boolattn.query.tokens import WORDS, find_cues
 from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all, operand
 
 if TYPE_CHECKING:
@@ -151,6 +151,10 @@ GAPS = tuple(
 
 _SIGNS = {"AND": "&&&", "OR": "||", "NOT": "!!!"}
 _OPERATOR = re.compile(r"(?<!\S)(?:AND|OR|NOT)(?!\S)")
+_MISREAD = re.compile(
+    rf"(?<![\w-])(?<!\ball )(?<!thing )(?:{'|'.join(WORDS['misread'])})(?![\w-])", re.IGNORECASE
+)
+_CLAUSE = re.compile(r"[,;.!?]|\b(?:and|but|or|where|which|with)\b", re.IGNORECASE)
 
 
 class ParserLogits(NamedTuple):
@@ -185,6 +189,21 @@ def mark_operators(text: str) -> str:
     if not any(sign.islower() for sign in text):
         return text
     return _OPERATOR.sub(lambda match: _SIGNS[match[0]], text)
+
+
+def unmistakable(text: str) -> str:
+    """Return a text with others in place of words that the parser takes for negations.
+
+    >>> unmistakable("hotel with breakfast included"), unmistakable("hotels, no pets allowed")
+    ('hotel with breakfast possible', 'hotels, no pets allowed')
+    """
+
+    def other(match: re.Match[str]) -> str:
+        word, (*_, clause) = match[0].lower(), _CLAUSE.split(text[: match.start()])
+        is_negated = any(cue.operator is Operator.NOT for cue in find_cues(clause))
+        return match[0] if is_negated and word != "bar" else str(WORDS["misread"][word])
+
+    return _MISREAD.sub(other, text)
 
 
 def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -> ParserOutput:

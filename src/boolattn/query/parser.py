@@ -21,7 +21,13 @@ from tokenizers import Tokenizer
 from boolattn.checksums import DAMAGED, check_sums, read_manifest, read_typed_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import check_regular
-from boolattn.query.parsed_query import ParserLogits, ParserOutput, decode, mark_operators
+from boolattn.query.parsed_query import (
+    ParserLogits,
+    ParserOutput,
+    decode,
+    mark_operators,
+    unmistakable,
+)
 from boolattn.query.plan import check_budget
 from boolattn.settings import checked
 
@@ -94,7 +100,7 @@ class Parser:
 
     def _decode(self, text: str) -> ParserOutput:
         session, tokenizer, values, scales = self._opened
-        encoding = tokenizer.encode(mark_operators(text))
+        encoding = tokenizer.encode(mark_operators(unmistakable(text)))
         ids = np.array(encoding.ids, np.int64)
         if not ids.size:
             return ParserOutput()

@@ -38,6 +38,7 @@ _NOT_WITHOUT = re.compile(
     r"(?:n['\u2019]?t|\s+not)(?:\s+(?:have|contain|include|use))?))\s)[^,;.]+$",
     re.IGNORECASE,
 )
+_LONGER = re.compile(rf"(?<!\w)(?:{'|'.join(WORDS['longer_forms'])})(?!\w)", re.IGNORECASE)
 _HOLD = re.compile(r"(?<=[\w,] )hold\s(?=the\s)", re.IGNORECASE)
 _PREPOSITION = r"(?:about|at|by|for|from|in|near|of|on|with)\b"
 #: "tools (not in the attic)", "soup (no cream)".
@@ -99,7 +100,7 @@ _EXCLUDES = re.compile(
     rf"[\s,;.]*{_POLITE}(?P<cue>no(?![\s-](?:{any_of(WORDS['not_excluded_by_no'])})\b)|"
     rf"not(?!\s+(?:{any_of(WORDS['not_excluded_by_not'])})\b)|"
     rf"non(?![\s-]{_NON_WORDS})|{any_of(WORDS['excludes'])})\b|"
-    rf"[\s,;.]*{_POLITE}(?:i|we)\s+(?=(?:hate|dislike|(?:do|ca)n['\u2019]?t|do\s+not|can\s*not)\b)",
+    rf"[\s,;.]*{_POLITE}(?:i|we)\s+(?=(?:hate|dislike|(?:do|ca)n['\u2019]?t(?!\s+mind)|do\s+not|can\s*not)\b)",
     re.IGNORECASE,
 )
 
@@ -113,6 +114,7 @@ def rewrite(text: str) -> str:
     ('tools, not in the attic ', 'soup, no fish ', '    books')
     """
     text = _HOLD.sub("sans ", text)
+    text = _LONGER.sub(lambda m: WORDS["longer_forms"][m[0].lower()].ljust(len(m[0])), text)
     text = _ASIDE.sub(r", \1 ", text)
     if match := _ALL.match(text):
         text = " " * match.end() + text[match.end() :]
@@ -261,6 +263,10 @@ _FORMS = tuple(
         # "damage, no fire", "tastes like wine but no fruit in it".
         rf"(?-i:(?!(?:[A-Z]\S*(?:\s|$))+$))(?!if\b|.*\b(?:and|or)\s+without\b)\s*{_REST}(?:\s*,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
         rf"(?!\d|(?:{any_of(WORDS['no_things'])})\b){_NEGATED}(?:\s+in\s+(?:it|them))?",
+        # "nurse no nights"; names have capitals, and sentences a verb.
+        rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|there|wh\w+|{any_of(WORDS['polite'])})\b|.*\b(?:am|and|are|be|by|do|dr|for|from|got|"
+        r"had|has|have|in|is|means?|of|or|says?|takes?|to|was|were|with|yes)\s+no\b)"
+        rf"\s*{_REST}\s+no\s+(?!\d|(?:{any_of(WORDS['no_things'])})\b){_NEGATED}",
         # "ways to get around without flying"; names of this form have capitals.
         rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
         rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|wh\w+)\b|.*\b(?:and|or)\s+with|\S+\swithout\s(?:an?|the)\b|.*\bborders\b)\s*{_REST}\s+"
