@@ -126,6 +126,24 @@ def test_other_numbers_stay_words(text):
 
 
 @pytest.mark.parametrize(
+    ("text", "phrase", "expected"),
+    [
+        ("no cars older than 2015", "no cars older than 2015", "year>=2015"),
+        ("no car that costs over 500", "no car that costs over 500", "price<=500"),
+        ("cars except those before 2015", "except those before 2015", "year>=2015"),
+        ("anything but before 2015", "anything but before 2015", "year>=2015"),
+        ("not from before 2015", "not from before 2015", "year>=2015"),
+        # What is wanted of the rest, as a rule.
+        ("no diesel under 500 euro", "under 500 euro", "price<500"),
+        ("no cars, before 2015", "before 2015", "year<2015"),
+    ],
+)
+def test_a_condition_on_what_is_excluded_is_excluded(text, phrase, expected):
+    [read] = find_numbers(text, lambda: {"price": (100, 900), "year": (2005, 2020)})
+    assert (text[read.start : read.end], unparse(read.tree)) == (phrase, expected)
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("cars under 100.000 km", ["mileage<100000"]),

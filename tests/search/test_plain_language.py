@@ -29,7 +29,7 @@ def ids(result):
         ("moths before 1990 but not Borneo", {}, "moths NOT Borneo AND year<1990"),
         ("moths of the 1980s", {}, "moths AND year>=1980 AND year<=1989"),
         ("before 1990", {}, "everything AND year<1990"),
-        ("no moths before 1990", {}, "everything NOT moths AND year<1990"),
+        ("no moths, before 1990", {}, "everything NOT moths AND year<1990"),
         ("before 1990", {"negative": ["moths"]}, "everything NOT moths AND year<1990"),
         ("before 1990", {"positive": ["moths"]}, "everything AND moths AND year<1990"),
     ],

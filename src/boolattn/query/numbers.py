@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from boolattn.files import package_table
-from boolattn.query.tokens import QUOTED, any_of, phrases_of
+from boolattn.query.tokens import QUOTED, WORDS, any_of, phrases_of
 from boolattn.query.tree import Not, Or, QueryTree, Where, join_all
 
 if TYPE_CHECKING:
@@ -37,8 +37,17 @@ _VERB = rf"(?:(?:{any_of(_TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
     rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never|nothing|none|no|neither|nor)|"
-    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
+    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:(?:those|ones|any)\s+)?(?:[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
+)
+#: "no cars", of which those "over 20000" are not wanted; what is "under 20000" may well be.
+_NO_SUCH = re.compile(
+    rf"\s*(?:{any_of(WORDS['excludes'])}|no|(?:any|every)thing\s+(?:but|except))\s+(?:(?:any|show)\s+)?"
+    r"(?:[^\W\d]+\s+)?\Z",
+    re.IGNORECASE,
+)
+_WANTED = re.compile(
+    r"(?:under|below|less|up|max|within|at|from|between|since|\d|[$€£])", re.IGNORECASE
 )
 _OR_BEFORE = re.compile(r"\bor(?:\s+(?:any|some)thing)?(?:\s+(?:that|which))?\s*\Z", re.IGNORECASE)
 _OR_AFTER = re.compile(r"[\s,]*or\b", re.IGNORECASE)
@@ -74,14 +83,6 @@ _WRITTEN = re.compile(
     rf"(?:{_DAY.format('second')},?\s+)?(?P<year>{_YEAR})(?!\w)",
     re.IGNORECASE,
 )
-#: "books I have not read yet".
-_DONE = re.compile(
-    r"(?<!\w)(?:(?:that|which)\s+)?(?:i|we)(?:['\u2019]ve|\s+(?:have|had|did))?"
-    r"(?P<negation>\s+(?:not|never)|n['\u2019]?t)?\s+(?P<verb>[^\W\d_]+)"
-    r"(?:\s+(?:yet|before(?!\s+\d)))?(?!\w)",
-    re.IGNORECASE,
-)
-_YES = ("yes", "y", "true", "x", "1")
 _SCALES = {"k": 1e3, "thousand": 1e3, "million": 1e6, "billion": 1e9}
 _WORD = re.compile(r"[^\W\d_]+")
 #: Units and adjectives, and the words of names of the fields that they ask for.
@@ -150,27 +151,6 @@ def _with_or(text: str, phrases: Sequence[NumberPhrase]) -> list[NumberPhrase]:
     ]
 
 
-def find_done(
-    text: str, names: Callable[[], Iterable[str]], values: Callable[[str], Iterable[Any]]
-) -> list[NumberPhrase]:
-    """Find what somebody has done, or has not, where a field with yes or no says so.
-
-    >>> [phrase] = find_done("books I have not read", lambda: ["Read?"], lambda _: ["no", "yes"])
-    >>> phrase.start, phrase.tree
-    (6, Not(part=Where(text='Read?=yes')))
-    """
-    phrases = []
-    for match in _DONE.finditer(text):
-        for name in names():
-            if _share_word({match["verb"].lower()}, _words_of(name)):
-                conditions = [f"{name}={v}" for v in values(name) if str(v).lower() in _YES]
-                if len(conditions) == 1:
-                    tree: QueryTree = Where(conditions[0])
-                    tree = Not(tree) if match["negation"] else tree
-                    phrases.append(NumberPhrase(*match.span(), tree))
-    return phrases[:1]
-
-
 def without_numbers(text: str, phrases: Sequence[NumberPhrase]) -> str:
     """Return a text with spaces in place of phrases; "everything" where nothing else is said."""
     for phrase in phrases:
@@ -213,21 +193,23 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
     name = phrase.field(ranges)
     if name is None or any(value != value for value in phrase.values):
         return None
-    name_words = _words_of(name)
-    if (said_name := groups.get("name")) and not _share_word({said_name.lower()}, name_words):
+    name_words = words_of(name)
+    if (said_name := groups.get("name")) and not share_word({said_name.lower()}, name_words):
         return None
-    is_used = not word or _is_unit(word) or _share_word({word}, name_words)
+    is_used = not word or _is_unit(word) or share_word({word}, name_words)
     end = match.end() if is_used else match.start("unit")
     # "under 4% abv".
-    if (after := _NEXT_WORD.match(text, end)) and _share_word({after[1].lower()}, name_words):
+    if (after := _NEXT_WORD.match(text, end)) and share_word({after[1].lower()}, name_words):
         end = after.end()
     start = match.start()
     # The field's name before it belongs to it: "bought in 2022".
     before = _LAST_WORD.search(text, max(0, start - _NEAR), start)
-    if before and _share_word({before[1].lower()}, name_words):
+    if before and share_word({before[1].lower()}, name_words):
         start = before.start()
     before = _BEFORE.search(text, max(0, start - _NEAR), start)
     start, is_negated = (before.start(), bool(before["negation"])) if before else (start, False)
+    if _NO_SUCH.match(text, 0, start) and not _WANTED.match(match[0]):
+        start, is_negated = 0, True
     if is_negated and len(limits) == 1:
         limits, is_negated = [(_OPPOSITE[sign], value) for sign, value in limits], False
     factor = _factor(unit, name_words)
@@ -307,7 +289,7 @@ class _Phrase(NamedTuple):
         return not says and not self.unit
 
     def _fit(self, name: str, least: float, largest: float, has_dates: bool = False) -> float:
-        name_words = _words_of(name)
+        name_words = words_of(name)
         factor = _factor(self.unit, name_words)
         if not factor or (self.is_date and not has_dates):
             return 0.0
@@ -319,21 +301,22 @@ class _Phrase(NamedTuple):
         elif may_be_year and not is_year:
             return 0.0
         units = _unit_words(self.unit)
-        if factor != 1 or _share_word(units, name_words):
+        if factor != 1 or share_word(units, name_words):
             score += 3
         if any(self.words & asked and name_words & names for asked, names in _FIELDS):
             score += 2
-        score += bool(score) and _share_word(self.query - units, name_words)
+        score += bool(score) and share_word(self.query - units, name_words)
         # A unit that the field does not have refuses it.
         return score if score > _LEAST or not _is_unit(self.unit) else 0.0
 
 
-def _words_of(name: str) -> set[str]:
+def words_of(name: str) -> set[str]:
+    """Return the words of a field's name, in lower case."""
     split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)  # also "kB", which is one word
     return set(_WORD.findall(f"{name} {split}".replace("_", " ").lower()))
 
 
-def _share_word(words: Iterable[str], name_words: Iterable[str]) -> bool:
+def share_word(words: Iterable[str], name_words: Iterable[str]) -> bool:
     """Tell whether a word and a word of a name are forms of one word."""
     return any(
         a == b or (min(len(a), len(b)) > 3 and a[:7].rstrip("s") == b[:7].rstrip("s"))

@@ -17,11 +17,17 @@ from typing import TYPE_CHECKING, Any
 from boolattn.data.records import Document
 from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.kinds.lexicon import load_kinds
-from boolattn.query.numbers import NumberPhrase, find_done, find_numbers, without_numbers
+from boolattn.query.numbers import (
+    NumberPhrase,
+    find_numbers,
+    share_word,
+    without_numbers,
+    words_of,
+)
 from boolattn.query.reading import QueryReader
 from boolattn.query.syntax import unparse
 from boolattn.query.tokens import QUOTED
-from boolattn.query.tree import atoms, map_words
+from boolattn.query.tree import Not, Where, atoms, map_words
 from boolattn.settings import build, check_types, limited
 from boolattn.stores.analysis import terms_of
 from boolattn.stores.filters import number_ranges
@@ -32,8 +38,15 @@ if TYPE_CHECKING:
 
 #: A text; a mapping with ``text`` and, if there are any, ``id``, ``title`` and metadata.
 DocumentLike = str | Mapping[str, Any] | Document
-#: Values of a field that says yes or no.
-_FEW = 4
+#: "books I have not read yet".
+_DONE = re.compile(
+    r"(?<!\w)(?:(?:that|which)\s+)?(?:i|we)(?:['\u2019]ve|\s+(?:have|had|did))?"
+    r"(?P<negation>\s+(?:not|never)|n['\u2019]?t)?\s+(?P<verb>[^\W\d_]+)"
+    r"(?:\s+(?:yet|before(?!\s+\d)))?(?!\w)",
+    re.IGNORECASE,
+)
+#: Most values of a field that says yes or no.
+_FEW, _YES = 4, ("yes", "y", "true", "x", "1")
 _WORD = re.compile(r"(?<!\w)[^\W\d_]+(?!\w)")
 _SHORTEST, _LONG = 4, 8  # letters of a word that is corrected, and of one with two errors
 #: Words that make an exclusion, and are long enough to be known with one error.
@@ -181,15 +194,23 @@ class StoreQueryReader(QueryReader):
 
     def _numbers(self, text: str) -> list[NumberPhrase]:
         """Find numbers in a text that are conditions on the metadata, and what somebody did."""
-
-        def values(name: str) -> list[Any]:
-            return [value for value, _ in self.reader.value_counts(name, _FEW).frequent]
-
-        phrases = find_done(text, self.reader.fields, values)
+        phrases = self._done(text)
         rest = without_numbers(text, phrases)
         numbers = find_numbers(rest, lambda: number_ranges(self.reader.fields()))
         phrases = sorted([*phrases, *numbers])
         return [] if phrases and self.reader.has_title(text) else phrases
+
+    def _done(self, text: str) -> list[NumberPhrase]:
+        """Find what somebody has done, or has not, where a field with yes or no says so."""
+        for match in _DONE.finditer(text):
+            for name in self.reader.fields():
+                if share_word({match["verb"].lower()}, words_of(name)):
+                    values = [value for value, _ in self.reader.value_counts(name, _FEW).frequent]
+                    yes = [Where(f"{name}={v}") for v in values if str(v).lower() in _YES]
+                    if len(yes) == 1:
+                        tree = Not(yes[0]) if match["negation"] else yes[0]
+                        return [NumberPhrase(*match.span(), tree)]
+        return []
 
     def _is_word(self, word: str) -> bool:
         is_common = getattr(self.parser, "is_word", lambda _: False)  # a parser of the user's
