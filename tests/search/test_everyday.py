@@ -121,6 +121,20 @@ def test_a_cue_word_that_is_not_obeyed_is_never_invisible(everyday, query, optio
     assert warning.startswith(note)
 
 
+@pytest.mark.parametrize(
+    ("query", "places"),
+    [
+        ("no jobs in Leeds", {"cleaner", "picker", "driver", "trucker"}),
+        ("everything except jobs in Leeds", {"cleaner", "picker", "driver", "trucker"}),
+        ("no american films", {"private"}),
+    ],
+)
+def test_of_what_alone_is_excluded_the_place_counts(everyday, query, places):
+    hits = {hit.id for hit in everyday.search(query, k=60).hits}
+    assert hits.isdisjoint(places)
+    assert {"chef", "nurse_oslo", "alien"} <= hits
+
+
 def test_queries_in_threads_are_answered_as_each_alone(everyday, monkeypatch):
     monkeypatch.setattr("boolattn.search.searcher.default_threads", lambda: 3)
     queries = ["curry", "curry without coconut", "jobs in Leeds", "film", "desserts not with nuts"]

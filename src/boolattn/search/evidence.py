@@ -16,9 +16,11 @@ name: cream is dairy. What the document itself negates does not count: an advert
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +48,10 @@ _ROUNDING = 1e-4
 _NO_EVIDENCE = frozenset((5, 24))
 #: The class of food, and the least share of a corpus' things of a kind that are food for all to be.
 _FOOD, _IS_FOOD = 10, 0.2
+#: The class of places; and of what has the word too: languages, groups and persons.
+_PLACE, _PLACES = 12, frozenset((7, 12, 14, 15))
+#: "jobs in London", "French wines".
+_OF_A_PLACE = re.compile(r"\w+(?:\s+(?:around|at|from|in|near|of))?\s+\w+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -199,7 +205,8 @@ class Exclusion:
         """Return the groups of an operand: its words, and its kind where it is one phrase.
 
         Of several phrases a kind is doubtful: a text that names a leg somewhere, and any muscle
-        somewhere, need not be about leg muscles.
+        somewhere, need not be about leg muscles. Of "no jobs in London" the place alone counts:
+        jobs are what is searched, and an advertisement need not say that it is one.
         """
         wanted = frozenset(operand_terms(words)) - self._asked_for
         pairs = (
@@ -207,6 +214,10 @@ class Exclusion:
             for phrase, senses in self._phrases(words)
         )
         phrases = [(terms, senses) for terms, senses in pairs if terms]
+        if _OF_A_PLACE.fullmatch(words) and not self._asked_for:
+            classes = [{self._class_of(tags[0]) for tags in senses} for _, senses in phrases]
+            are_places = [_PLACE in named <= _PLACES for named in classes]
+            phrases = [*compress(phrases, are_places)] or phrases
         if len(phrases) > 1:
             return (tuple(dict.fromkeys(term for terms, _ in phrases for term in terms)),)
         tags = ((tag,) for _, senses in phrases for tag in self._sense(senses))
