@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boolattn.errors import ConfigError
+from boolattn.errors import ConfigError, DataError
 from boolattn.kinds.lexicon import Kinds, is_tag, load_kinds, read_kinds, related
 from boolattn.stores.analysis import negated_spans
 
@@ -147,6 +147,12 @@ def test_an_abbreviation_of_two_letters_names_nothing(text):
         ("Made without almonds.", "nut", DENIED),
         ("A nut-free bar with almonds on top", "nut", ASSERTED),
         ("No nuts, but cream.", "dairy", ASSERTED),
+        # What is free of it is no thing of the kind.
+        ("Alcohol-free sparkling Riesling", "alcohol", DENIED),
+        ("non-alcoholic beer", "alcohol", DENIED),
+        ("gluten and dairy free cheese", "dairy", DENIED),
+        ("gluten and dairy free bread", "gluten", DENIED),
+        ("Gluten-free bread, or bread of flour", "gluten", ASSERTED),
     ],
 )
 def test_what_a_text_negates_is_denied(text, kind, expected):
@@ -239,7 +245,7 @@ def test_kinds_are_read_from_a_file(tmp_path):
 def test_a_file_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "kinds.txt"
     path.write_bytes(b"dairy: skyr\xff")
-    with pytest.raises(ConfigError, match="is no text in UTF-8"):
+    with pytest.raises(DataError, match="not UTF-8 text"):
         read_kinds(path)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from boolattn.errors import ConfigError
+from boolattn.jsonl import read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,13 +31,13 @@ _ADDITIONS = Path(__file__).with_name("additions.txt")
 #: with a capital letter; an adjective, which says that something has to do with the kind.
 NAME, MEMBER, CAPITAL, RELATED = 1, 2, 4, 8
 SHIFT = 4
-_LONGEST = 4  # words of a phrase
+_LONGEST, _LIST = 4, 6  # words of a phrase, and characters between those of a list
 _WORD = re.compile(r"[^\W_]+")
 _GAP = re.compile(r"[ \t\u00a0'’‐‑-]?|'s |’s ")
+_FREE = re.compile(r"(?:[-‐‑ ]free)?(?: (?!(?:and|but|for|in|or|with)\b)[\w-]+){0,2} ")
 _PLURALS = (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("ses", "s"), ("xes", "x"), ("zes", "z"))
 #: Kinds that people name by the first word alone, which alone names something else.
-_SHORTENED = {"dairy": "dairy product", "alcoholic": "alcoholic beverage"}
-_NOT = "not "
+_SHORTENED = {"dairy": "dairy product", "alcoholic": "alcohol"}
 
 
 class _Wordnet(NamedTuple):
@@ -64,10 +65,9 @@ def _wordnet() -> _Wordnet:
 
 def _position(text: str) -> int | None:
     """Return the position of a name that, with its line's end, begins with a text."""
-    line, wordnet = text.encode(), _wordnet()
-    names, starts = wordnet.names, wordnet.starts
-    lines = range(len(starts) - 1)
-    at = bisect_left(lines, line, key=lambda at: names[starts[at] : starts[at + 1]])
+    line, names, starts = text.encode(), _wordnet().names, _wordnet().starts
+    rows = range(len(starts) - 1)
+    at = bisect_left(rows, line, key=lambda at: names[starts[at] : starts[at + 1]])
     return at if names.startswith(line, starts[at]) else None
 
 
@@ -129,7 +129,7 @@ class Kinds:
     def _add(self, members: Mapping[str, Sequence[str]]) -> None:
         for name, names in members.items():
             phrases = {phrase: text for text in names if (phrase := plain_phrase(text))}
-            if name.startswith(_NOT):
+            if name.startswith("not "):
                 self._added.update(dict.fromkeys(phrases, ()))
                 continue
             node, self._n_nodes = self._n_nodes, self._n_nodes + 1
@@ -147,8 +147,7 @@ class Kinds:
 
     def is_word(self, word: str) -> bool:
         """Tell whether an English word, or a plural, is known, whatever it means."""
-        forms = _singulars(word)
-        return any(form in _other_words() or self._known(form) is not None for form in forms)
+        return any(f in _other_words() or self._known(f) is not None for f in _singulars(word))
 
     def mentions(self, text: str) -> Iterator[Mention]:
         """Yield the phrases of a text that are in the lexicon; the longest wins, or a user's.
@@ -165,7 +164,7 @@ class Kinds:
         words = list(_WORD.finditer(text, start, stop))
         lowered = [word[0].lower() for word in words]
         capital = [word[0][0].isupper() for word in words]
-        long = [is_upper for word, is_upper in zip(lowered, capital, strict=True) if len(word) > 3]
+        long = [word[0][0].isupper() for word in words if len(word[0]) > 3]
         is_title = len(long) > 1 and all(long)
         ends = [word.end() for word in words]
         gaps = zip(ends, (word.start() for word in words[1:]), strict=False)
@@ -206,17 +205,22 @@ class Kinds:
         if not self._dishes.isdisjoint(self._tags(entries)):
             return True
         is_listed = any(form in self._added for form in _singulars(" ".join(words)))
-        forms = (form for word in words for form in _singulars(word))
-        return not is_listed and not self._users.isdisjoint(forms)
+        return not is_listed and any(f in self._users for word in words for f in _singulars(word))
 
     def tags(
         self, text: str, negated: Iterable[tuple[int, int]] = ()
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Return tags of the kinds that a text asserts, and of those that it only negates."""
-        spans, asserted, denied = list(negated), set[str](), set[str]()
+        spans, end, lacked = list(negated), 0, set[str]()
+        asserted, denied = set[str](), set[str]()
         for mention in self.mentions(text):
-            is_negated = any(start <= mention.start < end for start, end in spans)
-            (denied if is_negated else asserted).update(self._tags(mention.entries))
+            tags = frozenset(self._tags(mention.entries))
+            if any(start <= mention.start < stop for start, stop in spans):
+                kinds = {e >> SHIFT for e in mention.entries if not e & (MEMBER | RELATED)}
+                lacked = {*map(_tag, kinds), *(lacked if mention.start - end < _LIST else ())}
+                end, denied = mention.end, denied | tags
+            else:  # an alcohol-free beer is no alcohol
+                asserted |= tags - lacked if _FREE.fullmatch(text, end, mention.start) else tags
         return frozenset(asserted), frozenset(denied - asserted)
 
     def senses(self, phrase: str) -> list[tuple[str, ...]]:
@@ -308,11 +312,7 @@ def load_kinds(members: str = "{}") -> Kinds:
 def read_kinds(path: Path) -> dict[str, list[str]]:
     """Read kinds from a file of lines such as ``dairy: butter, cream``; # begins a comment."""
     kinds: dict[str, list[str]] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no text in UTF-8") from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in read_lines(path):
         if not (content := line.split("#")[0].strip()):
             continue
         name, colon, names = content.partition(":")

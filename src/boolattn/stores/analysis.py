@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boolattn.files import package_table
-from boolattn.query.tokens import find_cues
+from boolattn.query.tokens import WORDS, any_of, find_cues
 from boolattn.query.tree import Operator
 from boolattn.stores.values import items
 
@@ -49,13 +49,15 @@ _NEEDED = re.compile(
     r"possible|provided|required|served|sold|used|welcome)\b",
     re.IGNORECASE,
 )
-#: "nut-free", and "non-" before one word; "free of" and "free from" before a phrase.
+#: "nut-free", "gluten and sugar free", and "non-" before one word.
 _COMPOUND = re.compile(
     # Only from a word's beginning: else a long word would be tried from each of its letters.
-    r"(?<![^\W_])[^\W_]+(?=[-‐‑]free\b)|(?<=\bnon)[-‐‑][^\W_]+",
+    rf"(?<![^\W_])(?:(?:{any_of(WORDS['lacked'])})(?:,| and| or|,? &) )*(?:[^\W_]+(?=[-‐‑]free\b)|"
+    rf"(?:{any_of(WORDS['lacked'])})(?= free\b))|(?<=\bnon)[-‐‑][^\W_]+",
     re.IGNORECASE,
 )
-_FREE_OF = re.compile(r"\bfree (?:of|from)\b", re.IGNORECASE)
+#: What negates the phrase after it, or a list.
+_FREE_OF = re.compile(r"\b(?:free (?:of|from)|lack(?:s|ing)|0(?:\.0)? ?%)(?!\w)", re.IGNORECASE)
 _SHORT = 60  # characters of a value of the metadata that is searched as words too
 #: About a token: six letters of an alphabet, a character of another script, a sign.
 _PIECE = re.compile(r"[0-9A-Za-z_\u00c0-\u04ff]{1,6}|\w|[^\w\s]")
