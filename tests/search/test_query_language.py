@@ -198,9 +198,12 @@ def test_pages_of_equal_scores_are_parts_of_one_list(shared):
 
 
 def test_conditions_are_words_in_plain_language(shared):
-    for text in ("C++ >= 11", "moths^ of Java", "place:Java"):
+    for text in ("C++ >= 11", "moths^ of Java", "town:Java", "place: Java"):
         result = shared.search(text)
         assert (result.operands, result.total) == ((text,), len(shared))
+    # One of a known field is a condition, unless plain language is asked for.
+    assert shared.search("place:Java").tree_text == "everything AND place=Java"
+    assert shared.search("place:Java", mode="plain").total == len(shared)
 
 
 def test_a_number_that_is_compared_is_a_condition(shared):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: What an exclusion alone is read after: "no fish please" is "everything, no fish please".
 EVERYTHING_BUT = "everything "
 _NOT = r"(?:not|none|never|cannot|can\s?not|[a-z]+n['\u2019]?t)"
+_NEGATION = re.compile(rf"\b{_NOT}\b", re.IGNORECASE)
 _VERB = r"(?:is|are|was|were|be|been|being|do|does|did|come|comes|made|served)"
 _THAT = rf"(?:,?\s+(?:but|and))?(?:\s+(?:that|which|who))?(?:['\u2019]s|['\u2019]re|\s+{_VERB})?"
 _LACKING = (
@@ -39,6 +40,8 @@ _NOT_WITHOUT = re.compile(
     re.IGNORECASE,
 )
 _LONGER = re.compile(rf"(?<!\w)(?:{'|'.join(WORDS['longer_forms'])})(?!\w)", re.IGNORECASE)
+#: "hotels that are not expensive and have a pool": only the first is negated.
+_AND_HAS = re.compile(r"(?<=\w) and ha(?:s|ve) (?=(?:an?|its|the|their)\b)", re.IGNORECASE)
 _HOLD = re.compile(r"(?<=[\w,] )hold\s(?=the\s)", re.IGNORECASE)
 _PREPOSITION = r"(?:about|at|by|for|from|in|near|of|on|with)\b"
 #: "tools (not in the attic)", "soup (no cream)".
@@ -115,6 +118,8 @@ def rewrite(text: str) -> str:
     """
     text = _HOLD.sub("sans ", text)
     text = _LONGER.sub(lambda m: WORDS["longer_forms"][m[0].lower()].ljust(len(m[0])), text)
+    if (match := _AND_HAS.search(text)) and _NEGATION.search(text, 0, match.start()):
+        text = f"{text[: match.start()]}{' , with '.ljust(len(match[0]))}{text[match.end() :]}"
     text = _ASIDE.sub(r", \1 ", text)
     if match := _ALL.match(text):
         text = " " * match.end() + text[match.end() :]
@@ -277,6 +282,9 @@ _FORMS = tuple(
         rf"(?!how\b|if\b|wh\w+\b)\s*{_REST},?\s+(?:(?:that|which)\s+)?(?:i|we)\s*"
         r"(?:(?:\s(?:have|had|did)|['\u2019]ve)(?:\s+not|n['\u2019]?t)|(?:(?:\s(?:have|had)|['\u2019]ve)\s+|\s)never)\s+"
         r"(?!been\b|had\b|got\b)(?P<negated>[^\W\d_]+)(?:\s+(?:yet|before))?",
+        # "not a van but an estate"
+        rf"\s*not\s+(?!(?:just|merely|only|so)\b){_NEGATED},?\s+but\s+(?:rather\s+)?"
+        rf"(?!(?:no|not|without)\b){_REST}",
         # "Everything but the Girl" is a name.
         rf"\s*+(?:[^,;.!?]*\b(?:find|give|have|like|list|need|see|show|want)\s+(?:me\s+)?)?"
         rf"(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|(?:except|apart\s+from|other\s+than)"
@@ -302,7 +310,7 @@ def read_negated_form(text: str, *, is_parsed: bool = False) -> ParsedQuery | No
     And(parts=(Atom(text='jobs in Leeds'), Not(part=Atom(text='experience'))))
     >>> read_negated_form("hands-free kit")
     """
-    for form in _FORMS[-1:] if is_parsed else _FORMS:
+    for form in _FORMS[-2:] if is_parsed else _FORMS:
         if (match := form.match(text)) and not (is_parsed and find_cues(match["negated"])):
             names = sorted(("positive", "negated"), key=match.start)
             operands = tuple((match.span(name),) for name in names)
