@@ -238,6 +238,9 @@ def test_the_rest_keeps_its_places():
     assert len(rest) == len(text)
     assert without_numbers("under 5 minutes!", [NumberPhrase(0, 15, Where("x"))]) == "everything"
     assert without_numbers("?", []) == "?"
+    text = "built after 2015 and before 2018, petrol"
+    ranges = {"year": (2005, 2020)}
+    assert without_numbers(text, find_numbers(text, lambda: ranges)).split() == ["petrol"]
 
 
 def test_a_number_is_converted_to_the_unit_of_a_field():

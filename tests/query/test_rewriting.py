@@ -265,7 +265,10 @@ def test_a_word_that_only_looks_like_a_negation_is_none(text):
         ("can't work on weekends", "everything NOT on weekends"),
         ("not automatic but with sunroof", "NOT automatic AND with sunroof"),
         ("not a van but an estate", "NOT a van AND an estate"),
-        ("hotels that are not expensive and have a pool", "hotels with a pool NOT hotels expensive"),
+        (
+            "hotels that are not expensive and have a pool",
+            "hotels with a pool NOT hotels expensive",
+        ),
         ("flat, must not be furnished", "flat NOT furnished"),
     ],
 )

@@ -50,6 +50,8 @@ _WANTED = re.compile(
     r"(?:under|below|less|up|max|within|at|from|between|since|\d|[$€£])", re.IGNORECASE
 )
 _OR_BEFORE = re.compile(r"\bor(?:\s+(?:any|some)thing)?(?:\s+(?:that|which))?\s*\Z", re.IGNORECASE)
+#: What joined a phrase that was left out, and joins nothing then.
+_LOOSE = re.compile(r"^\s{3,}(?:and|but)\s|\s{3,}(?:and|but)(?=\s{3,}|\s*$)", re.IGNORECASE)
 _OR_AFTER = re.compile(r"[\s,]*or\b", re.IGNORECASE)
 #: Words after a number and "or" that ask for less.
 _LESS = {*phrases_of(_TABLE["or_less"]), *phrases_of(_TABLE["last"])}
@@ -155,6 +157,8 @@ def without_numbers(text: str, phrases: Sequence[NumberPhrase]) -> str:
     """Return a text with spaces in place of phrases; "everything" where nothing else is said."""
     for phrase in phrases:
         text = text[: phrase.start] + " " * (phrase.end - phrase.start) + text[phrase.end :]
+    if phrases:
+        text = _LOOSE.sub(lambda match: " " * len(match[0]), text)
     return text if not phrases or _WORD.search(text) else "everything"
 
 
