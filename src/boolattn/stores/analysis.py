@@ -28,7 +28,9 @@ Term = TypeVar("Term", str, int)  # itself, or its number
 K1, B, DELTA = 1.2, 0.75, 2.0
 #: Words that say nothing about a document.
 _WORDS = package_table("boolattn.stores", "words.toml")
-_TERM = re.compile(r"[^\W_]+")
+_TERM = re.compile(r"[^\W_]+(?:\+\+|#)?")
+#: C++ and C# are words.
+_SIGNED, _SIGNS = re.compile(r"(?<!\w)([a-z])(\+\+|#)(?!\w)", re.IGNORECASE), {"#": "sharp"}
 #: Scripts written without spaces: each character becomes a word.
 _UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])")
 #: A word that does not begin another clause.
@@ -171,7 +173,12 @@ def negated_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def spaced(text: str) -> str:
-    """Return a text with spaces around characters that are words of their own."""
+    """Return a text with spaces around characters that are words of their own.
+
+    >>> spaced("C++ or 汉字"), terms_of("not C, but C#")
+    ('Cplusplus or  汉  字 ', ['c', 'csharp'])
+    """
+    text = _SIGNED.sub(lambda match: match[1] + _SIGNS.get(match[2], "plusplus"), text)
     return _UNSPACED.sub(r" \1 ", text)
 
 
