@@ -152,7 +152,9 @@ GAPS = tuple(
 _SIGNS = {"AND": "&&&", "OR": "||", "NOT": "!!!"}
 _OPERATOR = re.compile(r"(?<!\S)(?:AND|OR|NOT)(?!\S)")
 _MISREAD = re.compile(
-    rf"(?<![\w-])(?<!\ball )(?<!thing )(?:{'|'.join(WORDS['misread'])})(?![\w-])", re.IGNORECASE
+    rf"(?<![\w-])(?:{'|'.join(WORDS['misread'])}|(?<!all )(?<!and )(?<!thing )(?<!, )bar"
+    r"(?! (?:all|an?|any|for|none|ones?|that|the|these|those)\b))(?![\w-])",
+    re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[,;.!?]|\b(?:and|but|or|where|which|with)\b", re.IGNORECASE)
 
@@ -201,7 +203,7 @@ def unmistakable(text: str) -> str:
     def other(match: re.Match[str]) -> str:
         word, (*_, clause) = match[0].lower(), _CLAUSE.split(text[: match.start()])
         is_negated = any(cue.operator is Operator.NOT for cue in find_cues(clause))
-        return match[0] if is_negated and word != "bar" else str(WORDS["misread"][word])
+        return match[0] if is_negated and word != "bar" else WORDS["misread"].get(word, "pub")
 
     return _MISREAD.sub(other, text)
 
