@@ -152,7 +152,7 @@ GAPS = tuple(
 _SIGNS = {"AND": "&&&", "OR": "||", "NOT": "!!!"}
 _OPERATOR = re.compile(r"(?<!\S)(?:AND|OR|NOT)(?!\S)")
 _MISREAD = re.compile(
-    rf"(?<![\w-])(?:{'|'.join(WORDS['misread'])}|(?<!all )(?<!and )(?<!thing )(?<!, )bar"
+    rf"(?<![\w-])(?<!both )(?:{'|'.join(WORDS['misread'])}|(?<!all )(?<!and )(?<!thing )(?<!, )bar"
     r"(?! (?:all|an?|any|for|none|ones?|that|the|these|those)\b))(?![\w-])",
     re.IGNORECASE,
 )
