@@ -116,6 +116,8 @@ def test_a_number_becomes_a_condition_on_the_field_that_fits(text, phrase, expec
         "films 1939-1945",  # of a war, it may be
         "chapters 3-5",
         "people in their twenties",
+        "people in their 70s",
+        "20s",
         'talks named "under 30 minutes"',
         "under . minutes",
         "",

@@ -61,7 +61,8 @@ _FORMS = tuple(
     for form in (
         rf"(?:between|from)\s+{_CURRENCY}{_LOW}\s*(?:and|to|-|–)\s*[$€£]?\s?{_HIGH}{_UNIT}",
         rf"{_CURRENCY}{_LOW}\s?[$€£]?\s*(?:to|-|–)\s*[$€£]?\s?{_HIGH}{_UNIT}(?(currency)|(?<![\d\s]))",
-        r"(?:(?:(?:in|from|of|during)\s+)?the\s+|(?:in|from|of|during)\s+|(?=\d0['’]?s))['’]?"
+        r"(?:(?:(?:in|from|of|during)\s+)?the\s+|(?:in|from|of|during)\s+|"
+        r"(?<!our )(?<!their )(?=[5-9]0['’]?s))['’]?"
         rf"(?P<decade>(?:1[5-9]|20)?\d0['’]?s|{'|'.join(_TABLE['decades'])})",
         rf"(?:(?:in|from)\s+)?{_CURRENCY}{_LOW}{_UNIT}\s+(?:(?:or|and)\s+"
         rf"(?P<limit>{any_of(_TABLE['or_less'])}|{any_of(_TABLE['or_more'])})(?!\s*(?:than\b|[$€£\d]))|"
