@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate.utils import release_memory
 from filelock import FileLock, Timeout
 
 from boolattn.encoder.torch_encoder import encode_documents
@@ -38,7 +39,7 @@ from boolattn.settings import build
 from boolattn.training import launch
 from boolattn.training.launch import make_towers
 from boolattn.training.loop import about_machine, processes
-from boolattn.training.retrieval import encode_queries, rank, release_memory
+from boolattn.training.retrieval import encode_queries, rank
 from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
             logger.exception("%s", key)
             progress(f"FAILED {key}: {type(error).__name__}: {error}")
         finally:
-            release_memory()
+            release_memory()  # also for other processes on the same GPU
     return finished
 
 

@@ -142,7 +142,7 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     # A short run uses few of the documents; a long one nearly all.
     if len(steps) * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
-        corpus.documents.fill()
+        corpus.documents.fill(range(len(corpus.documents)))
     return steps
 
 

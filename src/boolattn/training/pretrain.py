@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from boolattn.training.loop import Log
     from boolattn.training.settings import PretrainSettings
 
-_TRIPLET = ("anchor", "positive", "negative")
 _EVALUATED_AT_ONCE = 64
 
 
@@ -82,7 +81,7 @@ class Pretrainer:
         """
         self.encoder.eval()
         cue, scope = torch.zeros(2, 3, len(OPERATORS))
-        labels = self._labels(sentences)
+        labels = LabelledSentences(sentences, self.tokenizer)
         is_right: list[Tensor] = []
         for rows in torch.arange(len(sentences)).split(_EVALUATED_AT_ONCE):
             part = send_to_device(labels.batch(rows.tolist()), self.encoder.device)
@@ -125,9 +124,9 @@ class Pretrainer:
         """Yield sentences, and triplets where their loss counts, shuffled each epoch."""
         settings = self.settings
         size, n, n_triplets = settings.batch_size, len(data.sentences), len(data.triplets)
-        sentences = self._labels(data.sentences)
-        texts = [getattr(triplet, name) for name in _TRIPLET for triplet in data.triplets]
-        triplets = self._labels(texts)
+        sentences = LabelledSentences(data.sentences, self.tokenizer)
+        texts = [text for t in data.triplets for text in (t.anchor, t.positive, t.negative)]
+        triplets = LabelledSentences(texts, self.tokenizer)
         for step in range(n_steps):
             epoch, position = divmod(step, per_epoch)
             order = np.random.default_rng([settings.seed, epoch]).permutation(n)
@@ -136,8 +135,7 @@ class Pretrainer:
             if n_triplets:
                 # Three sentences each: a third as many take the same time.
                 first = [row % n_triplets for row in chosen[: max(1, size // 3)]]
-                columns = range(0, 3 * n_triplets, n_triplets)
-                drawn = triplets.batch([column + row for column in columns for row in first])
+                drawn = triplets.batch([3 * row + column for column in range(3) for row in first])
             yield send_to_device((sentences.batch(chosen), drawn), self.encoder.device)
 
     def _losses(self, part: SentenceBatch, triplets: SentenceBatch | None) -> dict[str, Tensor]:
@@ -164,9 +162,6 @@ class Pretrainer:
             loss = F.triplet_margin_loss(anchor, same, other, margin=settings.margin)
             losses["triplet"] = settings.triplet_weight * loss
         return losses
-
-    def _labels(self, sentences: Sequence[Sentence]) -> LabelledSentences:
-        return LabelledSentences(sentences, self.tokenizer)
 
     def _forward(self, part: SentenceBatch, *, by_label: bool) -> tuple[Record, Tensor, Tensor]:
         """Encode; return also the hidden states that enter the first and leave the last layer."""

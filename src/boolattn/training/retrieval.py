@@ -5,7 +5,6 @@ With torchrun each process computes the loss of its own queries over every proce
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -45,16 +44,13 @@ from boolattn.training.tower_pass import TowerPass, can_pack
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from transformers import PreTrainedTokenizerBase
 
+    from boolattn.data.records import Dataset, Query
     from boolattn.training.batches.sampling import Steps
     from boolattn.training.settings import Preset
 
     Validate = Callable[[SentenceTransformer], Mapping[str, float]]
-
-    from sentence_transformers import SentenceTransformer
-    from transformers import PreTrainedTokenizerBase
-
-    from boolattn.data.records import Dataset, Query
 
 METRICS = ("recall@100", "r_precision", "leak")
 
@@ -282,13 +278,6 @@ class RetrievalTraining:
 def _tokenize_in_one_thread(_: int) -> None:
     """Keep a forked worker from waiting for threads of a tokenizer that it does not have."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-
-def release_memory() -> None:
-    """Free unused memory, also for other processes on the same GPU."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def require_gpu(preset: Preset) -> None:
