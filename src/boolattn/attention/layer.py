@@ -58,12 +58,7 @@ class ScopePredictor(nn.Module):
         self.threshold = nn.Parameter(first.logit() if config.bounded_scope else first)
 
     def forward(
-        self,
-        hidden: Tensor,
-        cue: Tensor,
-        mask: Tensor,
-        operators: Tensor,
-        scopable: Tensor | None = None,
+        self, hidden: Tensor, cue: Tensor, mask: Tensor, operators: Tensor, scopable: Tensor
     ) -> Scope:
         """Predict which tokens are in scope.
 
@@ -72,7 +67,7 @@ class ScopePredictor(nn.Module):
             cue: Cue probabilities, 0 on padding. Shape ``(batch, tokens, operators)``.
             mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
             operators: Operator embeddings. Shape ``(operators, d_o)``.
-            scopable: 1 for tokens that can be in scope, by default all. Shape as the mask.
+            scopable: 1 for tokens that can be in scope. Shape as the mask.
         """
         scale, shift = self.film(operators).chunk(2, dim=-1)
         shift = torch.addcmul(shift, scale, self.bias)
@@ -86,8 +81,7 @@ class ScopePredictor(nn.Module):
             logits = logits / self.config.scope_temperature - threshold[:, None]
             threshold = torch.sigmoid(threshold)
         margin = probability - threshold[:, None]
-        allowed = (mask if scopable is None else scopable)[..., None, None]
-        return Scope(logits, straight_through(margin > 0, margin) * allowed)
+        return Scope(logits, straight_through(margin > 0, margin) * scopable[..., None, None])
 
     def conv(self, hidden: Tensor, cue: Tensor, mask: Tensor) -> Tensor:
         """Convolve ``[H; p]`` without the bias. Shape ``(batch, tokens, operators, heads)``."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from boolattn.errors import ConfigError, DataError
+from boolattn.jsonl import read_jsonl
 from boolattn.query.syntax import template_tree
 from boolattn.query.tree import And, Not, Operator, answers
 
@@ -89,6 +91,15 @@ class Dataset:
         if not self.splits[split]:
             raise DataError(f"the split {split!r} of {self.name} has no queries")
         return self.splits[split]
+
+
+_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
+
+
+def read_documents(path: Path) -> Iterator[Document]:
+    """Stream the documents of a file of JSON lines that has their fields."""
+    for _, row in read_jsonl(path, _DOCUMENT):
+        yield Document(**{name: row[name] for name in _DOCUMENT})
 
 
 def read_query(

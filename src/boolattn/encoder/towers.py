@@ -202,7 +202,7 @@ def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerB
     return cast("PreTrainedTokenizerBase", from_pretrained(AutoTokenizer, source))
 
 
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+INDEX = "model.safetensors.index.json"
 #: Files of a tower's folder that are only for sentence-transformers.
 _TOWER_ONLY = ("sentence_bert_config.json", INDEX)
 UNKNOWN = "unknown"

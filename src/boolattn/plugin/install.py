@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -31,7 +31,6 @@ from boolattn.plugin.backend import (
 )
 
 if TYPE_CHECKING:
-    from torch.utils.hooks import RemovableHandle
     from transformers import PreTrainedConfig, PreTrainedModel
 
     from boolattn.attention.layer import CueState
@@ -85,7 +84,15 @@ class EncoderForward:
         # sentence-transformers and trainers choose what they pass by the signature.
         self.__signature__ = signature(model.forward)
         self._names = tuple(self.__signature__.parameters)  # in order
-        self._handles = list(self._install(attentions))
+        # Where its embeddings have another width than its layers, ELECTRA projects them.
+        first = getattr(model, "embeddings_project", model.get_submodule("embeddings"))
+        self._handles = [first.register_forward_hook(self.after_embeddings)]
+        for index, attention in enumerate(attentions):
+            if str(index) in self.plugin.layers:
+                hook = partial(self.before_attention, index)
+                handle = attention.register_forward_pre_hook(hook, with_kwargs=True)
+                self._handles.append(handle)
+        vars(model)["forward"] = self
 
     @property
     def plugin(self) -> BoolAttn:
@@ -99,16 +106,6 @@ class EncoderForward:
             vars(self.model)["forward"] = self.before
         for handle in self._handles:
             handle.remove()
-
-    def _install(self, attentions: Sequence[nn.Module]) -> Iterator[RemovableHandle]:
-        # Where its embeddings have another width than its layers, ELECTRA projects them.
-        first = getattr(self.model, "embeddings_project", self.model.get_submodule("embeddings"))
-        yield first.register_forward_hook(self.after_embeddings)
-        for index, attention in enumerate(attentions):
-            if str(index) in self.plugin.layers:
-                hook = partial(self.before_attention, index)
-                yield attention.register_forward_pre_hook(hook, with_kwargs=True)
-        vars(self.model)["forward"] = self
 
     def __call__(
         self,

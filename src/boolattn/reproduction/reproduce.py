@@ -35,6 +35,7 @@ from boolattn.reproduction.requests import (
     open_data,
 )
 from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
+from boolattn.search.systems import Bm25Ranker
 from boolattn.settings import build
 from boolattn.training import launch
 from boolattn.training.launch import make_towers
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from boolattn.evaluation.ranking import Ranking
     from boolattn.reproduction.requests import Paths, PlannedRun
     from boolattn.reproduction.runs import LineTable
-    from boolattn.search.systems import Bm25Ranker
     from boolattn.training.retrieval import Corpus
     from boolattn.training.settings import Preset
 
@@ -196,13 +196,8 @@ def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun
     request.check_names()
     for cache in (open_data, open_corpus, encoder_fingerprint):
         cache.cache_clear()  # files may have changed since
-    finished, to_do = [], []
-    for run in request.runs():
-        if path := find_finished(run, (paths.runs, *request.done)):
-            finished.append(path)
-        else:
-            to_do.append(run)
-    return finished, to_do
+    pairs = [(run, find_finished(run, (paths.runs, *request.done))) for run in request.runs()]
+    return [path for _, path in pairs if path], [run for run, path in pairs if not path]
 
 
 def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
@@ -244,7 +239,11 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     }
     details: dict[str, Any] = {"seconds": seconds, "inputs": run.fingerprints()}
     if system.kind == "bm25":
-        rankings = _bm25_rankings(corpus, judged)
+        ranker = _bm25_ranker(corpus)
+        rankings = (
+            ("plain_text", split, "none", ranker.rank(part.texts, needed_depth(part)))
+            for split, part in judged.items()
+        )
     else:
         settings = preset.to_dict()
         # Not the folder of the encoder on this machine.
@@ -321,16 +320,7 @@ def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
 
 
 def _bm25_ranker(corpus: Corpus) -> Bm25Ranker:
-    from boolattn.search.systems import Bm25Ranker
-
     return Bm25Ranker([document.text for document in corpus.dataset.documents])
-
-
-def _bm25_rankings(corpus: Corpus, judged: Mapping[str, Judgements]) -> Rankings:
-    ranker = _bm25_ranker(corpus)
-    for split, judgements in judged.items():
-        ranking = ranker.rank(judgements.texts, needed_depth(judgements))
-        yield "plain_text", split, "none", ranking
 
 
 def _tower_rankings(
