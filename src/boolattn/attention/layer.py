@@ -181,11 +181,10 @@ def _along(cue: Tensor, precision: Tensor, operator: str, window: int) -> Tensor
     Only cues within reach are compared: for AND and OR those of the window, because beyond it
     the distance is clipped; for NOT those whose weight is not 0 in float32.
     """
+    before = after = window
     if operator == "not":
-        before = min(cue.shape[-1] - 1, math.ceil(math.sqrt(_UNDERFLOW / precision.item())))
-        after = 0
-    else:
-        before = after = window
+        reach = math.ceil(math.sqrt(_UNDERFLOW / precision.item()))
+        before, after = min(cue.shape[-1] - 1, reach), 0
     near = F.pad(cue, (before, after)).unfold(-1, before + after + 1, 1)
     offset = torch.arange(-before, after + 1, device=cue.device)
     weight = (near * torch.exp(-offset.square() * precision)).amax(-1)

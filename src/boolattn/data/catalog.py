@@ -205,8 +205,7 @@ def build_benchmark(name: str, folder: Path, options: DataOptions) -> None:
             f"{name} is built by benchmark_data/ of the source repository; install boolattn from a "
             "checkout: pip install -e ."
         )
-    is_domains = name == "domains"
-    sources = {"only": options.only, "source": options.folder} if is_domains else {}
+    sources = {"only": options.only, "source": options.folder} if name == "domains" else {}
     module.build(folder, options.size, tell=options.tell, **sources)
 
 

@@ -141,9 +141,8 @@ def answer_sets(template: str, members: Sequence[frozenset[str]]) -> AnswerSets:
     >>> sorted(sets.gold), sorted(sets.excluded), sorted(sets.partial)
     (['2'], ['3'], ['1', '4'])
     """
-    names = [str(index) for index in range(len(members))]
-    postings = dict(zip(names, members, strict=True))
-    tree = template_tree(template, names)
+    postings = {str(index): documents for index, documents in enumerate(members)}
+    tree = template_tree(template, list(postings))
     gold = answers(tree, postings)
     if not isinstance(tree, And):
         return AnswerSets(gold, frozenset(), frozenset())

@@ -80,7 +80,13 @@ def build_towers(
     for length in (towers.query_length, towers.document_length):
         if length > limit:
             raise ConfigError(f"the encoder takes at most {limit} tokens; got a length of {length}")
-    query = document = _tower(_query_model(model, config, tokenizer), tokenizer, towers)
+    has_plugin = hasattr(model.base_model, NAME)
+    query_model = model if has_plugin else _bare(model)
+    if has_plugin or config is not None:
+        # To attach changes an encoder.
+        query_model = query_model if has_plugin else copy.deepcopy(query_model)
+        query_model = BoolBertModel.wrap(query_model, config, tokenizer=tokenizer)
+    query = document = _tower(query_model, tokenizer, towers)
     if not towers.is_shared:
         plain = model if document_encoder is None else _load(document_encoder)
         document = _tower(_bare(plain), tokenizer, towers)
@@ -90,17 +96,6 @@ def build_towers(
         modules=[router, pooling, *([Normalize()] if towers.similarity == "cosine" else [])],
         similarity_fn_name=cast("Any", towers.similarity),
     )
-
-
-def _query_model(
-    encoder: PreTrainedModel, config: BoolAttnConfig | None, tokenizer: PreTrainedTokenizerBase
-) -> PreTrainedModel:
-    """Return the query tower's model: a Bool-BERT, or the bare encoder without a plug-in."""
-    if not hasattr(encoder.base_model, NAME):
-        if config is None:
-            return _bare(encoder)
-        encoder = copy.deepcopy(_bare(encoder))  # attach changes it
-    return BoolBertModel.wrap(encoder, config, tokenizer=tokenizer)
 
 
 def _bare(encoder: PreTrainedModel) -> PreTrainedModel:

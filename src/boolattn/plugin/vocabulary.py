@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from boolattn.attention.gate import NO_OWNER, LexiconGate
@@ -42,9 +43,8 @@ def lexicon_gate(tokenizer: PreTrainedTokenizerBase, n_ids: int = 0) -> LexiconG
     for owner, operator in enumerate(OPERATORS):
         owner_of |= dict.fromkeys(_spellings(CUES[operator], tokenizer), owner)
     owner_of |= dict.fromkeys(_spellings(NOT_CUES, tokenizer), NO_OWNER)
-    longest = max(map(len, owner_of))
     rows = sorted(owner_of)
-    cues = torch.tensor([[*ids, *[-1] * (longest - len(ids))] for ids in rows])
+    cues = pad_sequence([torch.tensor(ids) for ids in rows], batch_first=True, padding_value=-1)
     owners = torch.tensor([owner_of[ids] for ids in rows])
     flags = _word_flags(tokenizer)
     flags = torch.nn.functional.pad(flags, (0, max(0, n_ids - len(flags))))

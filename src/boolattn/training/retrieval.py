@@ -31,14 +31,7 @@ from boolattn.evaluation.ranking import Ranking
 from boolattn.scoring.exact import exact_search
 from boolattn.training.batches.tokens import Features, Tokens
 from boolattn.training.graphs import capture
-from boolattn.training.loop import (
-    Loop,
-    RunFolder,
-    load_checkpoint,
-    parameter_groups,
-    processes,
-    write_checkpoint,
-)
+from boolattn.training.loop import Loop, RunFolder, parameter_groups, processes
 from boolattn.training.losses import softmax_loss
 from boolattn.training.tower_pass import TowerPass, can_pack
 
@@ -190,8 +183,8 @@ class RetrievalTraining:
         log_every = max(1, min(10, n_steps // 10))
         loop = Loop(groups, settings, "retrieval", n_steps, log_every=log_every)
         torch.manual_seed(settings.seed)
-        if self.run.resume and (path := self.run.checkpoint).is_file():
-            loop.start, self.run.history = load_checkpoint(path, self.towers, loop.optimizer)
+        if self.run.resume and self.run.checkpoint.is_file():
+            loop.start = self.run.load_checkpoint(self.towers, loop.optimizer)
             logger.info("resuming from step %d", loop.start)
         batches = iter(self._loader(loop.start))
         self.model.train()
@@ -228,7 +221,7 @@ class RetrievalTraining:
             self.evaluate(step)
         is_saved = is_last or step % (settings.save_every or epoch) == 0
         if is_saved and self.processes.is_main_process:
-            write_checkpoint(self.run.checkpoint, step, self.towers, optimizer, self.run.history)
+            self.run.write_checkpoint(step, self.towers, optimizer)
 
     def evaluate(self, step: int) -> None:
         """Validate the towers, and save them if they are the best so far."""

@@ -70,7 +70,6 @@ def encode(towers: SentenceTransformer, features: Features, task: str, slot: int
     For the task "scope" return the scope loss of labelled sentences. ``slot``, the number of the
     batch among the step's of this task, is for recorded passes.
     """
-    del slot
     if task == SCOPE:
         inputs = {name: value for name, value in features.items() if name != "scopes"}
         with recording() as record:
