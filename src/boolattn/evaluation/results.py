@@ -221,8 +221,6 @@ def compare_results(
 
 def _check_alike(results: Sequence[Results]) -> None:
     """Refuse results over different queries or documents."""
-    if not results:
-        raise ConfigError("there are no results to compare")
     first = results[0]
     for other in results[1:]:
         for name in ("dataset", "split", "n_documents"):

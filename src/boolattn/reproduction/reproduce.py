@@ -240,7 +240,7 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     details: dict[str, Any] = {"seconds": seconds, "inputs": run.fingerprints()}
     if system.kind == "bm25":
         ranker = _bm25_ranker(corpus)
-        rankings = (
+        rankings: Rankings = (
             ("plain_text", split, "none", ranker.rank(part.texts, needed_depth(part)))
             for split, part in judged.items()
         )
