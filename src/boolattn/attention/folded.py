@@ -297,10 +297,6 @@ def _fold_cue(cue: CuePredictor, operators: Tensor) -> tuple[Tensor, Tensor, Ten
     hidden, context = cue.row(operators).split([cue.conv.in_channels, n_channels], -1)
     start = hidden.new_zeros(n_kernel, n_channels)
     start[n_kernel // 2] = cue.conv.bias
-    first = torch.cat([cue.conv.weight.permute(2, 0, 1).flatten(0, 1), hidden])
-    return (
-        first.T.contiguous(),
-        torch.cat([start.flatten(), cue.bias]),
-        context.T.contiguous(),
-        n_kernel,
-    )
+    first = torch.cat([cue.conv.weight.permute(2, 0, 1).flatten(0, 1), hidden]).T.contiguous()
+    start = torch.cat([start.flatten(), cue.bias])
+    return first, start, context.T.contiguous(), n_kernel

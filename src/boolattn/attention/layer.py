@@ -312,6 +312,5 @@ class BoolAttnLayer(nn.Module):
             strength = strength * self.factor
         weight = strength * cues.gate.open[:, None, :, None]
         weight = scope.inside * weight.to(scope.inside.dtype)
-        is_paper = self.config.is_paper
-        factors = bias_factors(scope.inside, weight, self.head_size, is_paper=is_paper)
+        factors = bias_factors(scope.inside, weight, self.head_size, is_paper=self.config.is_paper)
         return LayerBias(scope, factors)

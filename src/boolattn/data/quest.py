@@ -87,8 +87,7 @@ def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0
     for split, path in paths.items():
         queries, named[split] = _read_queries(path, split, known, min_share)
         filled[split] = tuple(_with_sets(query, categories) for query in queries)
-    corpus: Any = {"name": name, "documents": documents, "splits": filled}
-    return Quest(**corpus, categories=categories, named=named)
+    return Quest(name=name, documents=documents, splits=filled, categories=categories, named=named)
 
 
 def read_documents(folder: Path) -> Iterator[Document]:

@@ -74,7 +74,12 @@ def build_towers(
     """
     towers = build(TowerConfig, settings, source="build_towers")
     if tokenizer is None:
-        tokenizer = _tokenizer_of(encoder)
+        source = encoder
+        if isinstance(source, PreTrainedModel):
+            source = source.config.name_or_path or "-"
+            if not Path(source).is_dir():
+                raise ConfigError("a loaded encoder needs its tokenizer=")
+        tokenizer = cast("PreTrainedTokenizerBase", from_pretrained(AutoTokenizer, source))
     model = encoder if isinstance(encoder, PreTrainedModel) else _load(encoder)
     limit = model.config.max_position_embeddings
     for length in (towers.query_length, towers.document_length):
@@ -188,18 +193,7 @@ def from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an 
         ) from error
 
 
-def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerBase:
-    source = encoder
-    if isinstance(source, PreTrainedModel):
-        source = source.config.name_or_path or "-"
-        if not Path(source).is_dir():
-            raise ConfigError("a loaded encoder needs its tokenizer=")
-    return cast("PreTrainedTokenizerBase", from_pretrained(AutoTokenizer, source))
-
-
 INDEX = "model.safetensors.index.json"
-#: Files of a tower's folder that are only for sentence-transformers.
-_TOWER_ONLY = ("sentence_bert_config.json", INDEX)
 UNKNOWN = "unknown"
 _BIAS = "It is a learned bias in the attention of the query encoder; documents are encoded without."
 _GATES = {
@@ -263,7 +257,7 @@ def _point_to(tower: Path, root: Path) -> None:
         if file.suffix == ".safetensors":
             with safe_open(file, framework="pt") as weights:
                 places |= dict.fromkeys(weights.keys(), f"{tower.name}/{file.name}")
-        elif file.name not in _TOWER_ONLY:
+        elif file.name not in ("sentence_bert_config.json", INDEX):
             shutil.copyfile(file, root / file.name)
     index = {"metadata": {}, "weight_map": places}
     (root / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")

@@ -239,7 +239,7 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     }
     details: dict[str, Any] = {"seconds": seconds, "inputs": run.fingerprints()}
     if system.kind == "bm25":
-        ranker = _bm25_ranker(corpus)
+        ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
         rankings: Rankings = (
             ("plain_text", split, "none", ranker.rank(part.texts, needed_depth(part)))
             for split, part in judged.items()
@@ -314,13 +314,10 @@ def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
     path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.run"
     if not path.is_file():
         queries = corpus.split(split)
-        ranking = _bm25_ranker(corpus).rank([query.text for query in queries], _N_RANKED)
+        ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
+        ranking = ranker.rank([query.text for query in queries], _N_RANKED)
         write_run(path, ranking, [query.id for query in queries], list(corpus.rows))
     return path
-
-
-def _bm25_ranker(corpus: Corpus) -> Bm25Ranker:
-    return Bm25Ranker([document.text for document in corpus.dataset.documents])
 
 
 def _tower_rankings(

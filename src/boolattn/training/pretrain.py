@@ -65,7 +65,19 @@ class Pretrainer:
         n_steps = settings.n_steps(per_epoch)
         batches = self._batches(data, per_epoch, n_steps)
         self.encoder.train()
-        groups = parameter_groups(self._trainable(), settings)
+        # The encoder's layers are frozen.
+        self.encoder.requires_grad_(False)
+        chosen = nn.ModuleList([self.plugin])
+        if settings.train_embeddings:
+            chosen.append(self.encoder.base_model.get_submodule("embeddings"))
+        if self.aux_gate is not None:
+            chosen.append(self.aux_gate)
+        chosen.requires_grad_(True)
+        if not settings.triplet_weight:
+            # No loss is of vectors: retrieval training shall begin at the encoder's.
+            for name, parameter in self.plugin.named_parameters():
+                parameter.requires_grad_(not name.endswith("factor"))
+        groups = parameter_groups(chosen, settings)
         loop = Loop(groups, settings, "pretraining", n_steps)
         loop.run(lambda _step: self._losses(*next(batches)), log)
         self.encoder.requires_grad_(True)
@@ -103,21 +115,6 @@ class Pretrainer:
             result[f"cue_f1_{operator}"] = f1(cue[:, index])
         return result
 
-    def _trainable(self) -> nn.ModuleList:
-        """Freeze the encoder's layers; return what is trained."""
-        self.encoder.requires_grad_(False)
-        chosen = nn.ModuleList([self.plugin])
-        if self.settings.train_embeddings:
-            chosen.append(self.encoder.base_model.get_submodule("embeddings"))
-        if self.aux_gate is not None:
-            chosen.append(self.aux_gate)
-        chosen.requires_grad_(True)
-        if not self.settings.triplet_weight:
-            # No loss is of vectors: retrieval training shall begin at the encoder's.
-            for name, parameter in self.plugin.named_parameters():
-                parameter.requires_grad_(not name.endswith("factor"))
-        return chosen
-
     def _batches(
         self, data: PretrainingSet, per_epoch: int, n_steps: int
     ) -> Iterator[tuple[SentenceBatch, SentenceBatch | None]]:
@@ -144,8 +141,7 @@ class Pretrainer:
         cues, gate = record.cue_states[-1].cue_logits, record.cue_states[-1].gate
         if self.aux_gate is not None:
             gate = self.aux_gate(first, part.mask)
-        weight = settings.cue_positive_weight
-        loss = cue_loss(cues, part.cues, part.mask, positive_weight=weight)
+        loss = cue_loss(cues, part.cues, part.mask, positive_weight=settings.cue_positive_weight)
         losses = {"cue": settings.cue_weight * loss}
         if gate.logits is not None and settings.gate_weight:
             temperature = self.plugin.config.gate_temperature

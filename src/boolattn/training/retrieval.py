@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from boolattn.training.batches.sampling import Steps
     from boolattn.training.settings import Preset
 
-    Validate = Callable[[SentenceTransformer], Mapping[str, float]]
-
 METRICS = ("recall@100", "r_precision", "leak")
 
 
@@ -156,7 +154,8 @@ class RetrievalTraining:
     towers: SentenceTransformer  # Changed in place
     steps: Steps
     run: RunFolder
-    validate: Validate | None = None  # Without it the last weights are saved
+    #: Without it the last weights are saved
+    validate: Callable[[SentenceTransformer], Mapping[str, float]] | None = None
     n_workers: int = 1  # Processes that make batches for a GPU; a CPU has none
 
     def __post_init__(self) -> None:
@@ -264,13 +263,9 @@ class RetrievalTraining:
             prefetch_factor=_PREFETCHED if n_workers else None,
             # Forked, so that the corpus is not copied; a worker does not use the GPU.
             multiprocessing_context="fork" if n_workers else None,
-            worker_init_fn=_tokenize_in_one_thread,
+            # A forked worker would wait for threads of a tokenizer that it does not have.
+            worker_init_fn=lambda _: os.environ.update(TOKENIZERS_PARALLELISM="false"),
         )
-
-
-def _tokenize_in_one_thread(_: int) -> None:
-    """Keep a forked worker from waiting for threads of a tokenizer that it does not have."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def require_gpu(preset: Preset) -> None:
