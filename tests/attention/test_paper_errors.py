@@ -160,12 +160,12 @@ def test_the_decision_is_what_scope_supervision_sees():
     config = BoolAttnConfig(scope_temperature=0.7)
     scope = BoolAttn(config, hidden_size=HIDDEN, n_heads=HEADS, n_layers=1).layers["0"].scope.eval()
     scope.threshold.data = torch.tensor([-1.0, 0.5, 2.0])
-    found = scope(
+    hidden, cue, mask = (
         torch.randn(2, TOKENS, HIDDEN),
         torch.rand(2, TOKENS, 3),
         torch.ones(2, TOKENS),
-        torch.randn(3, config.d_o),
     )
+    found = scope(hidden, cue, mask, torch.randn(3, config.d_o), mask)
     assert torch.equal(found.inside, (found.logits > 0).float())
     found.logits.sum().backward()
     assert (scope.threshold.grad < 0).all()

@@ -37,7 +37,7 @@ def test_scope_convolution_is_conv1d_over_hidden_and_cue(texts, kernel):
     scope = ScopePredictor(config, HIDDEN, HEADS).eval()
     operators = torch.randn(3, config.d_o)
     cue = torch.rand(2, 9, 3) * mask[..., None]
-    got = scope(hidden, cue, mask, operators)
+    got = scope(hidden, cue, mask, operators, mask)
     for e in range(3):
         joined = torch.cat([hidden * mask[..., None], cue[..., e : e + 1]], -1).transpose(1, 2)
         weight = scope.hidden_weight.view(kernel, 3, HEADS, HIDDEN)[:, e]

@@ -10,7 +10,7 @@ from torch import nn
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.training import loop
-from boolattn.training.loop import load_checkpoint, write_checkpoint
+from boolattn.training.loop import RunFolder
 
 
 class Shared(nn.Module):
@@ -30,14 +30,17 @@ def _write(path, step, model=None):
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     model.first(torch.ones(1, 3)).sum().backward()
     optimizer.step()
-    write_checkpoint(path, step, model, optimizer, [{"loss": 0.5, "step": step}])
+    run = RunFolder(path.parent)
+    run.history = [{"loss": 0.5, "step": step}]
+    run.write_checkpoint(step, model, optimizer)
     return model, optimizer
 
 
 def _load(path, model=None):
     model = model or Shared()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
-    return model, optimizer, load_checkpoint(path, model, optimizer)
+    run = RunFolder(path.parent)
+    return model, optimizer, (run.load_checkpoint(model, optimizer), run.history)
 
 
 def test_everything_comes_back(path):

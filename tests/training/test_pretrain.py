@@ -97,8 +97,11 @@ def test_heads_learn_from_the_wordings_of_the_settings(tiny_encoder, tokenizer, 
     trainer = _pretrainer(
         tiny_encoder, tokenizer, max_steps=1, triplet_weight=0, varied_share=share
     )
-    given, own = [], trainer._labels
-    monkeypatch.setattr(trainer, "_labels", lambda some: given.append(some) or own(some))
+    given = []
+    monkeypatch.setattr(
+        "boolattn.training.pretrain.LabelledSentences",
+        lambda some, words: given.append(some) or LabelledSentences(some, words),
+    )
     trainer.run()
     settings = trainer.settings
     assert given[0] == [*generate(settings.n_sentences, settings.seed, Mixture(varied=share))]

@@ -109,12 +109,17 @@ def test_dropout_and_noise_are_on_in_these_runs(preset, corpus, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_worker_does_not_wait_for_threads_of_the_tokenizer(corpus, monkeypatch):
+def test_a_forked_worker_does_not_wait_for_threads_of_the_tokenizer(
+    preset, corpus, tmp_path, monkeypatch
+):
+    chosen = preset(max_steps=1)
+    steps, run = make_steps(chosen, corpus), RunFolder(tmp_path / "run")
+    loader = RetrievalTraining(chosen, make_towers(chosen), steps, run)._loader(0)
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
     corpus.tokenizer(["moths"] * 5000)
 
     def work():
-        retrieval._tokenize_in_one_thread(0)
+        loader.worker_init_fn(0)
         corpus.tokenizer(["moths"] * 64)
 
     worker = get_context("fork").Process(target=work)

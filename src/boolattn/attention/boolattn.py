@@ -15,7 +15,6 @@ from boolattn.attention.layer import BoolAttnLayer, CueState, is_traced, words
 if TYPE_CHECKING:
     from boolattn.attention.factors import AttentionBias
     from boolattn.attention.folded import FoldedCues
-    from boolattn.attention.gate import CuePredictor
     from boolattn.attention.gpu.kernel_bias import KernelCues
 
 
@@ -134,9 +133,7 @@ class BoolAttn(nn.Module):
         weights = [w for module in modules for w in module._parameters.values() if w is not None]
         state = current_state([self.operators, *weights])
         if self._folded is None or self._folded.state != state:
-            layers: dict[int, Any] = {int(name): layer for name, layer in self.layers.items()}
-            cue = cast("CuePredictor", self.cue)
-            self._folded = FoldedWeights(state, self.config, self.operators, cue, layers)
+            self._folded = FoldedWeights(state, self)
         return self._folded
 
     def forward(self, index: int, hidden: Tensor, cues: AnyCues) -> AttentionBias:

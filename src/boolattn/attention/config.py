@@ -79,10 +79,7 @@ class BoolAttnConfig:
         layers = (0,) if self.layers is None else self.layers
         if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
             raise ConfigError(f"layers must be layer numbers from 0, in order; got {layers}")
-        self._set_defaults()
-
-    def _set_defaults(self) -> None:
-        """Set what depends on the variant, the gate and a fixed bias."""
+        # What depends on the variant, the gate and a fixed bias.
         default = "mean" if self.is_paper else "context"
         reads = (self.gate_reads or default) if self.gate == "learned" else None
         object.__setattr__(self, "gate_reads", reads)

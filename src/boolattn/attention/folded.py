@@ -34,7 +34,6 @@ from boolattn.attention.layer import (
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from boolattn.attention.config import BoolAttnConfig
     from boolattn.attention.gpu.kernel_bias import KernelCues, KernelWeights
 
 #: Taken from a scope logit to keep a token out of scope; finite in half precision.
@@ -229,19 +228,13 @@ def are_foldable(modules: Iterable[nn.Module]) -> bool:
 class FoldedWeights:
     """All layers' folded weights; ``state`` is that of the tensors they were made of."""
 
-    def __init__(
-        self,
-        state: list[int],
-        config: BoolAttnConfig,
-        operators: Tensor,
-        cue: CuePredictor,
-        layers: dict[int, BoolAttnLayer],
-    ) -> None:
-        self.state, self._config = state, config
+    def __init__(self, state: list[int], plugin: Any) -> None:  # noqa: ANN401 - above this one
+        self.state, self._config, operators = state, plugin.config, plugin.operators
+        layers = {int(name): layer for name, layer in plugin.layers.items()}
         # The GPU's kernels take constants in float32.
         dtype = torch.float32 if operators.is_cuda else operators.dtype
         with torch.inference_mode(False), torch.no_grad():
-            self._cue = _fold_cue(cue, operators)
+            self._cue = _fold_cue(plugin.cue, operators)
             self._sigmas = torch.stack([layer.bias.sigma for layer in layers.values()])
             self._layers = {i: FoldedLayer(layer, operators, dtype) for i, layer in layers.items()}
             self._kernels: KernelWeights | None = None
@@ -252,7 +245,7 @@ class FoldedWeights:
                     for i, layer in self._layers.items()
                 }
                 precisions = position_precision(self._sigmas)
-                self._kernels = launcher.KernelWeights(kernel_layers, precisions, config)
+                self._kernels = launcher.KernelWeights(kernel_layers, precisions, plugin.config)
 
     def find_cues(self, hidden: Tensor, mask: Tensor, gate: Gate) -> FoldedCues | KernelCues:
         """Do what :meth:`BoolAttn.find_cues` does, and compute all layers' position weights."""
@@ -304,10 +297,6 @@ def _fold_cue(cue: CuePredictor, operators: Tensor) -> tuple[Tensor, Tensor, Ten
     hidden, context = cue.row(operators).split([cue.conv.in_channels, n_channels], -1)
     start = hidden.new_zeros(n_kernel, n_channels)
     start[n_kernel // 2] = cue.conv.bias
-    first = torch.cat([cue.conv.weight.permute(2, 0, 1).flatten(0, 1), hidden])
-    return (
-        first.T.contiguous(),
-        torch.cat([start.flatten(), cue.bias]),
-        context.T.contiguous(),
-        n_kernel,
-    )
+    first = torch.cat([cue.conv.weight.permute(2, 0, 1).flatten(0, 1), hidden]).T.contiguous()
+    start = torch.cat([start.flatten(), cue.bias])
+    return first, start, context.T.contiguous(), n_kernel

@@ -58,12 +58,7 @@ class ScopePredictor(nn.Module):
         self.threshold = nn.Parameter(first.logit() if config.bounded_scope else first)
 
     def forward(
-        self,
-        hidden: Tensor,
-        cue: Tensor,
-        mask: Tensor,
-        operators: Tensor,
-        scopable: Tensor | None = None,
+        self, hidden: Tensor, cue: Tensor, mask: Tensor, operators: Tensor, scopable: Tensor
     ) -> Scope:
         """Predict which tokens are in scope.
 
@@ -72,7 +67,7 @@ class ScopePredictor(nn.Module):
             cue: Cue probabilities, 0 on padding. Shape ``(batch, tokens, operators)``.
             mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
             operators: Operator embeddings. Shape ``(operators, d_o)``.
-            scopable: 1 for tokens that can be in scope, by default all. Shape as the mask.
+            scopable: 1 for tokens that can be in scope. Shape as the mask.
         """
         scale, shift = self.film(operators).chunk(2, dim=-1)
         shift = torch.addcmul(shift, scale, self.bias)
@@ -86,8 +81,7 @@ class ScopePredictor(nn.Module):
             logits = logits / self.config.scope_temperature - threshold[:, None]
             threshold = torch.sigmoid(threshold)
         margin = probability - threshold[:, None]
-        allowed = (mask if scopable is None else scopable)[..., None, None]
-        return Scope(logits, straight_through(margin > 0, margin) * allowed)
+        return Scope(logits, straight_through(margin > 0, margin) * scopable[..., None, None])
 
     def conv(self, hidden: Tensor, cue: Tensor, mask: Tensor) -> Tensor:
         """Convolve ``[H; p]`` without the bias. Shape ``(batch, tokens, operators, heads)``."""
@@ -187,11 +181,10 @@ def _along(cue: Tensor, precision: Tensor, operator: str, window: int) -> Tensor
     Only cues within reach are compared: for AND and OR those of the window, because beyond it
     the distance is clipped; for NOT those whose weight is not 0 in float32.
     """
+    before = after = window
     if operator == "not":
-        before = min(cue.shape[-1] - 1, math.ceil(math.sqrt(_UNDERFLOW / precision.item())))
-        after = 0
-    else:
-        before = after = window
+        reach = math.ceil(math.sqrt(_UNDERFLOW / precision.item()))
+        before, after = min(cue.shape[-1] - 1, reach), 0
     near = F.pad(cue, (before, after)).unfold(-1, before + after + 1, 1)
     offset = torch.arange(-before, after + 1, device=cue.device)
     weight = (near * torch.exp(-offset.square() * precision)).amax(-1)
@@ -319,6 +312,5 @@ class BoolAttnLayer(nn.Module):
             strength = strength * self.factor
         weight = strength * cues.gate.open[:, None, :, None]
         weight = scope.inside * weight.to(scope.inside.dtype)
-        is_paper = self.config.is_paper
-        factors = bias_factors(scope.inside, weight, self.head_size, is_paper=is_paper)
+        factors = bias_factors(scope.inside, weight, self.head_size, is_paper=self.config.is_paper)
         return LayerBias(scope, factors)

@@ -18,7 +18,6 @@ from boolattn.files import atomic_file, atomic_folder
 from boolattn.jsonl import check_fields, find_file, read_jsonl, read_lines, write_jsonl
 from boolattn.settings import checked
 
-_HEADER = "query-id\tcorpus-id\tscore"
 _EXCLUDED = ".excluded"
 _FIELDS = {"_id": str, "text": str}
 _PAIR = {"q1": str, "q2": str, "doc1": str, "doc2": str}
@@ -103,7 +102,7 @@ def _query_row(query: Query, split: str) -> dict[str, Any]:
 
 def _write_qrels(path: Path, judged: Mapping[str, Iterable[str]]) -> None:
     with atomic_file(path) as handle:
-        handle.write(_HEADER + "\n")
+        handle.write("query-id\tcorpus-id\tscore\n")
         for qid, documents in judged.items():
             for document in sorted(documents):
                 if any(sign in qid + document for sign in "\t\n\r"):

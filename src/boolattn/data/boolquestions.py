@@ -83,8 +83,7 @@ def _rows(
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Stream the rows of a configuration, each with file and line, and its unique id."""
     if (collection := config.removesuffix("-corpus")) not in COLLECTIONS:
-        known = ", ".join(COLLECTIONS)
-        raise ConfigError(f"BoolQuestions has no {collection!r}; it has {known}")
+        raise ConfigError(f"BoolQuestions has no {collection!r}; it has {', '.join(COLLECTIONS)}")
     home, seen = folder / config, set[str]()
     remedy = f"put {split}*.parquet of {config} of the hub's {REPOSITORY} there"
     paths = sorted(home.glob(f"{split}*.parquet"))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from boolattn.data.beir import read_beir, read_pairs
 from boolattn.data.boolquestions import load_boolquestions
 from boolattn.data.quest import load_quest, load_quest_intro
-from boolattn.data.records import Dataset, Document, Query, read_query
+from boolattn.data.records import Dataset, Document, Query, read_documents, read_query
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import cache_folder, checkout_module, package_table
 from boolattn.jsonl import check_fields, find_file, read_jsonl
@@ -47,14 +47,13 @@ DOMAIN_SPLITS = {
     "validation": ("validation", "validation_unseen"),
     "test": ("test", "unseen"),
 }
-_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
 _QUERY = {"id": str, "text": str, "template": str, "operands": list, "gold": list}
 
 
 def load_taxa(folder: Path) -> Dataset:
     """Load taxa, with the documents of each operand."""
     manifest = _read_manifest(folder, "taxa", {"size": str, "queries": dict})
-    documents = tuple(_documents(folder))
+    documents = tuple(read_documents(find_file(folder, "corpus.jsonl")))
     members = _members((set_name, d.id) for d in documents for set_name in _taxa_sets(d.metadata))
     splits = {
         split: tuple(_queries(folder, split, members, "unseen:" if split == "unseen" else "seen:"))
@@ -74,11 +73,13 @@ def load_domains(folder: Path, only: Sequence[str] = (), training: bool = False)
             raise DataError(f"{folder}: {name} has the role {role!r}; build it again")
         if (only and name not in only) or (training and role == "test"):
             continue
-        domain = list(_documents(folder / name))
+        domain = list(read_documents(find_file(folder / name, "corpus.jsonl")))
         documents += domain
         facets = ((value, d.id) for d in domain for value in d.metadata["facets"].split("|"))
         members = _members((tuple(value.split("=", 1)), id_) for value, id_ in facets)
-        members |= _kinds(folder / name / "kinds.jsonl")
+        if (path := folder / name / "kinds.jsonl").is_file():
+            for _, row in read_jsonl(path, {"value": str, "documents": list}):
+                members[tuple(row["value"].split("=", 1))] = frozenset(row["documents"])
         for split in dict.fromkeys((*DOMAIN_SPLITS[role], *about.get("queries", ()))):
             # Some kinds of a training domain are for the test.
             if not (training and split.startswith("test")):
@@ -103,11 +104,6 @@ def _read_manifest(folder: Path, name: str, fields: Mapping[str, type]) -> dict[
         )
     check_fields(values, fields, path, 1)
     return dict(values)
-
-
-def _documents(folder: Path) -> Iterator[Document]:
-    for _, row in read_jsonl(find_file(folder, "corpus.jsonl"), _DOCUMENT):
-        yield Document(**{name: row[name] for name in _DOCUMENT})
 
 
 def _queries(folder: Path, split: str, members: Members, exposure: str = "") -> Iterator[Query]:
@@ -135,13 +131,6 @@ def _taxa_sets(about: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         for rank in GROUP_RANKS:
             for place_name in {"", *str(about.get("places", "")).split("|")}:
                 yield rank, str(about.get(rank, "")), place_name
-
-
-def _kinds(path: Path) -> dict[tuple[str, ...], frozenset[str]]:
-    if not path.is_file():
-        return {}
-    rows = (row for _, row in read_jsonl(path, {"value": str, "documents": list}))
-    return {tuple(row["value"].split("=", 1)): frozenset(row["documents"]) for row in rows}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,12 +171,6 @@ def open_dataset(name: str, options: DataOptions | None = None) -> Dataset:
     return _OPENERS[name](options or DataOptions())
 
 
-def _open_quest(options: DataOptions) -> Dataset:
-    usual = ("train", "val", "test")
-    # The augmented queries are many, and read only where they are asked for.
-    return load_quest(options.folder, splits=[*usual, *({"train_aug"} & {*options.splits})])
-
-
 def _open_quest_intro(options: DataOptions) -> Dataset:
     quest = load_quest_intro(options.folder or cache_folder() / "quest-intro")
     if not quest.categories:
@@ -204,8 +187,9 @@ def _open_built(name: str, options: DataOptions) -> Dataset:
     folder = options.folder or built_folder(name, options)
     if options.folder is None and not folder.is_dir():
         build_benchmark(name, folder, options)
-    is_taxa = name == "taxa"
-    return load_taxa(folder) if is_taxa else load_domains(folder, options.only, options.training)
+    if name == "taxa":
+        return load_taxa(folder)
+    return load_domains(folder, options.only, options.training)
 
 
 def built_folder(name: str, options: DataOptions) -> Path:
@@ -221,8 +205,7 @@ def build_benchmark(name: str, folder: Path, options: DataOptions) -> None:
             f"{name} is built by benchmark_data/ of the source repository; install boolattn from a "
             "checkout: pip install -e ."
         )
-    is_domains = name == "domains"
-    sources = {"only": options.only, "source": options.folder} if is_domains else {}
+    sources = {"only": options.only, "source": options.folder} if name == "domains" else {}
     module.build(folder, options.size, tell=options.tell, **sources)
 
 
@@ -235,7 +218,10 @@ def _named_path(name: str, options: DataOptions) -> Path:
 _OPENERS: Mapping[str, Callable[[DataOptions], Dataset]] = {
     "taxa": partial(_open_built, "taxa"),
     "domains": partial(_open_built, "domains"),
-    "quest": _open_quest,
+    # The augmented queries are many, and read only where they are asked for.
+    "quest": lambda options: load_quest(
+        options.folder, splits=["train", "val", "test", *({"train_aug"} & {*options.splits})]
+    ),
     "quest-intro": _open_quest_intro,
     "boolquestions-msmarco": lambda options: load_boolquestions("MSMARCO", options.folder),
     "boolquestions-nq": lambda options: load_boolquestions("NaturalQuestions", options.folder),

@@ -83,14 +83,11 @@ def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0
     documents = tuple(read_documents(folder))
     known = frozenset(document.id for document in documents)
     categories = _read_categories(folder, known)
-    files = {split: _read_queries(path, split, known, min_share) for split, path in paths.items()}
-    filled = {
-        split: tuple(_with_sets(query, categories) for query in queries)
-        for split, (queries, _) in files.items()
-    }
-    named = {split: named for split, (_, named) in files.items()}
-    corpus: Any = {"name": name, "documents": documents, "splits": filled}
-    return Quest(**corpus, categories=categories, named=named)
+    filled, named = {}, {}
+    for split, path in paths.items():
+        queries, named[split] = _read_queries(path, split, known, min_share)
+        filled[split] = tuple(_with_sets(query, categories) for query in queries)
+    return Quest(name=name, documents=documents, splits=filled, categories=categories, named=named)
 
 
 def read_documents(folder: Path) -> Iterator[Document]:

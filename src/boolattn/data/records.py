@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from boolattn.errors import ConfigError, DataError
+from boolattn.jsonl import read_jsonl
 from boolattn.query.syntax import template_tree
 from boolattn.query.tree import And, Not, Operator, answers
 
@@ -91,6 +93,15 @@ class Dataset:
         return self.splits[split]
 
 
+_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
+
+
+def read_documents(path: Path) -> Iterator[Document]:
+    """Stream the documents of a file of JSON lines that has their fields."""
+    for _, row in read_jsonl(path, _DOCUMENT):
+        yield Document(**{name: row[name] for name in _DOCUMENT})
+
+
 def read_query(
     row: Mapping[str, Any], members: Sequence[frozenset[str] | None] | None = None
 ) -> Query:
@@ -130,9 +141,8 @@ def answer_sets(template: str, members: Sequence[frozenset[str]]) -> AnswerSets:
     >>> sorted(sets.gold), sorted(sets.excluded), sorted(sets.partial)
     (['2'], ['3'], ['1', '4'])
     """
-    names = [str(index) for index in range(len(members))]
-    postings = dict(zip(names, members, strict=True))
-    tree = template_tree(template, names)
+    postings = {str(index): documents for index, documents in enumerate(members)}
+    tree = template_tree(template, list(postings))
     gold = answers(tree, postings)
     if not isinstance(tree, And):
         return AnswerSets(gold, frozenset(), frozenset())

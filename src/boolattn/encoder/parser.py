@@ -46,6 +46,7 @@ class _Block(nn.Module):
         self.outer_norm = nn.LayerNorm(size)
         self.grown = nn.Linear(size, 2 * size)
         self.shrunk = nn.Linear(2 * size, size)
+        self.dropout = nn.Dropout(0.1)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         shape = (*states.shape[:2], _N_HEADS, -1)
@@ -54,12 +55,10 @@ class _Block(nn.Module):
         # In full size: onnxruntime does not broadcast a mask over the queries.
         keys = (mask[:, None, None] > 0).expand(-1, -1, mask.shape[1], -1)
         seen = F.scaled_dot_product_attention(query, key, value, attn_mask=keys)
-        states = states + self._drop(self.output(seen.transpose(1, 2).flatten(2)))
+        states = states + self.dropout(self.output(seen.transpose(1, 2).flatten(2)))
         inner = F.gelu(self.grown(self.outer_norm(states)))
-        return states + self._drop(self.shrunk(inner))
-
-    def _drop(self, values: Tensor) -> Tensor:
-        return F.dropout(values, 0.1, self.training)
+        mixed: Tensor = states + self.dropout(self.shrunk(inner))
+        return mixed
 
 
 class ParserModel(nn.Module):

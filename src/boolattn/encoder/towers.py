@@ -74,13 +74,24 @@ def build_towers(
     """
     towers = build(TowerConfig, settings, source="build_towers")
     if tokenizer is None:
-        tokenizer = _tokenizer_of(encoder)
+        source = encoder
+        if isinstance(source, PreTrainedModel):
+            source = source.config.name_or_path or "-"
+            if not Path(source).is_dir():
+                raise ConfigError("a loaded encoder needs its tokenizer=")
+        tokenizer = cast("PreTrainedTokenizerBase", from_pretrained(AutoTokenizer, source))
     model = encoder if isinstance(encoder, PreTrainedModel) else _load(encoder)
     limit = model.config.max_position_embeddings
     for length in (towers.query_length, towers.document_length):
         if length > limit:
             raise ConfigError(f"the encoder takes at most {limit} tokens; got a length of {length}")
-    query = document = _tower(_query_model(model, config, tokenizer), tokenizer, towers)
+    has_plugin = hasattr(model.base_model, NAME)
+    query_model = model if has_plugin else _bare(model)
+    if has_plugin or config is not None:
+        # To attach changes an encoder.
+        query_model = query_model if has_plugin else copy.deepcopy(query_model)
+        query_model = BoolBertModel.wrap(query_model, config, tokenizer=tokenizer)
+    query = document = _tower(query_model, tokenizer, towers)
     if not towers.is_shared:
         plain = model if document_encoder is None else _load(document_encoder)
         document = _tower(_bare(plain), tokenizer, towers)
@@ -90,17 +101,6 @@ def build_towers(
         modules=[router, pooling, *([Normalize()] if towers.similarity == "cosine" else [])],
         similarity_fn_name=cast("Any", towers.similarity),
     )
-
-
-def _query_model(
-    encoder: PreTrainedModel, config: BoolAttnConfig | None, tokenizer: PreTrainedTokenizerBase
-) -> PreTrainedModel:
-    """Return the query tower's model: a Bool-BERT, or the bare encoder without a plug-in."""
-    if not hasattr(encoder.base_model, NAME):
-        if config is None:
-            return _bare(encoder)
-        encoder = copy.deepcopy(_bare(encoder))  # attach changes it
-    return BoolBertModel.wrap(encoder, config, tokenizer=tokenizer)
 
 
 def _bare(encoder: PreTrainedModel) -> PreTrainedModel:
@@ -193,18 +193,7 @@ def from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an 
         ) from error
 
 
-def _tokenizer_of(encoder: str | Path | PreTrainedModel) -> PreTrainedTokenizerBase:
-    source = encoder
-    if isinstance(source, PreTrainedModel):
-        source = source.config.name_or_path or "-"
-        if not Path(source).is_dir():
-            raise ConfigError("a loaded encoder needs its tokenizer=")
-    return cast("PreTrainedTokenizerBase", from_pretrained(AutoTokenizer, source))
-
-
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-#: Files of a tower's folder that are only for sentence-transformers.
-_TOWER_ONLY = ("sentence_bert_config.json", INDEX)
+INDEX = "model.safetensors.index.json"
 UNKNOWN = "unknown"
 _BIAS = "It is a learned bias in the attention of the query encoder; documents are encoded without."
 _GATES = {
@@ -268,7 +257,7 @@ def _point_to(tower: Path, root: Path) -> None:
         if file.suffix == ".safetensors":
             with safe_open(file, framework="pt") as weights:
                 places |= dict.fromkeys(weights.keys(), f"{tower.name}/{file.name}")
-        elif file.name not in _TOWER_ONLY:
+        elif file.name not in ("sentence_bert_config.json", INDEX):
             shutil.copyfile(file, root / file.name)
     index = {"metadata": {}, "weight_map": places}
     (root / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")

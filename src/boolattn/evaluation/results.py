@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from boolattn.data.records import Dataset
     from boolattn.evaluation.metrics import Floats
 
-    #: Heading, kind of query, metric.
-    Column = tuple[str, str, str]
-
 FORMAT = "boolattn-results-1"
 #: Groupings of queries.
 GROUPINGS = ("template", "operator", "domain", "wording", "kind")
@@ -221,8 +218,6 @@ def compare_results(
 
 def _check_alike(results: Sequence[Results]) -> None:
     """Refuse results over different queries or documents."""
-    if not results:
-        raise ConfigError("there are no results to compare")
     first = results[0]
     for other in results[1:]:
         for name in ("dataset", "split", "n_documents"):
@@ -270,8 +265,8 @@ def domain_metrics(split: str) -> tuple[str, ...]:
     return (*DOMAIN_METRICS, _HELD) if _is_other(split) else DOMAIN_METRICS
 
 
-def domain_columns(split: str) -> list[Column]:
-    """Return the columns of a split's table.
+def domain_columns(split: str) -> list[tuple[str, str, str]]:
+    """Return heading, kind of query and metric of each column of a split's table.
 
     They are R-precision by kind of query (of one relevant document: hit@1) and the leak of NOT
     queries; of queries with kinds of things also wrong drops and MRR, with and without a NOT.

@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,6 @@ from boolattn.errors import ConfigError
 from boolattn.evaluation.metrics import LOWER_IS_BETTER, parse
 from boolattn.evaluation.results import Comparison, Results, domain_columns, domain_rows
 from boolattn.files import require
-
-if TYPE_CHECKING:
-    #: For each system the heights of its bars.
-    Bars = Sequence[Sequence[float]]
 
 #: Significance level at which a difference is marked.
 _LEVEL = 0.05
@@ -163,9 +159,9 @@ def save_figure(figure: Any, path: Path) -> None:  # noqa: ANN401 - a Figure
 
 
 def _draw(
-    title: str, names: Sequence[str], panels: Mapping[str, Bars], results: Sequence[Results]
+    title: str, names: Sequence[str], panels: Mapping[str, Any], results: Sequence[Results]
 ) -> Any:  # noqa: ANN401 - matplotlib may be missing
-    """Draw panels, two in a row, with a group of bars for each name."""
+    """Draw panels, two in a row: the heights of each system's bars, one for each name."""
     require("a figure", ("matplotlib",), "evaluate")
     from matplotlib.figure import Figure
 
@@ -179,7 +175,10 @@ def _draw(
         for index, (system, heights) in enumerate(zip(results, bars, strict=True)):
             left = np.arange(len(names)) + (index - (len(results) - 1) / 2) * width
             colour = _COLOURS[index % len(_COLOURS)]
-            drawn = axes.bar(left, heights, width * 0.94, color=colour, label=_label(system))
+            notes = [f"gate: {system.gate}"] if system.gate else []
+            notes += [] if system.seed is None else [f"seed {system.seed}"]
+            label = system.label + (f" ({', '.join(notes)})" if notes else "")
+            drawn = axes.bar(left, heights, width * 0.94, color=colour, label=label)
             axes.bar_label(drawn, fmt=short, fontsize=7, padding=1)
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.set_ylabel(heading, fontsize=8)
@@ -192,9 +191,3 @@ def _draw(
     n_labels = min(len(results), 4)
     figure.legend(*handles, loc="outside lower center", ncols=n_labels, frameon=False, fontsize=8)
     return figure
-
-
-def _label(results: Results) -> str:
-    notes = [f"gate: {results.gate}"] if results.gate else []
-    notes += [] if results.seed is None else [f"seed {results.seed}"]
-    return results.label + (f" ({', '.join(notes)})" if notes else "")

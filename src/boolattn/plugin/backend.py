@@ -210,8 +210,7 @@ def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor
     """Record the attention weights, if they are wanted."""
     record = recorder()
     if record is not None and record.wants_attention:
-        factors = applied.layer.factors
-        scores = query @ key.transpose(-1, -2) * factors.scale
+        scores = query @ key.transpose(-1, -2) * applied.layer.factors.scale
         weights = (scores + applied.layer.masked(mask, scores.dtype)).softmax(-1)
         record.attention[applied.index] = weights
 

@@ -15,6 +15,7 @@ from boolattn.plugin.install import plugin_of
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -140,12 +141,7 @@ def _array(tensor: torch.Tensor) -> Array:
 
 
 def _heat_map(
-    axes: Any,  # noqa: ANN401
-    values: Array,
-    names: list[str],
-    title: str,
-    *,
-    is_signed: bool = False,
+    axes: Axes, values: Array, names: list[str], title: str, *, is_signed: bool = False
 ) -> None:
     """Draw one heat map: shares from 0 to 1, or signed values by layer."""
     limits, colours = (0.0, 1.0), "Blues"

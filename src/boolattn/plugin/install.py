@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import OPERATORS, BoolAttnConfig
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
+from boolattn.attention.layer import is_traced
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import (
     BACKENDS,
@@ -31,15 +32,12 @@ from boolattn.plugin.backend import (
 )
 
 if TYPE_CHECKING:
-    from torch.utils.hooks import RemovableHandle
     from transformers import PreTrainedConfig, PreTrainedModel
 
     from boolattn.attention.layer import CueState
 
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.
 NAME = "boolattn"
-Args = tuple[Any, ...]
-Kwargs = dict[str, Any]
 #: Operator names for each text, or 0 and 1 of the shape (batch, operators).
 OperatorLabels: TypeAlias = "Sequence[Sequence[str]] | Tensor"
 #: A forward pass without Boolean bias.
@@ -85,7 +83,15 @@ class EncoderForward:
         # sentence-transformers and trainers choose what they pass by the signature.
         self.__signature__ = signature(model.forward)
         self._names = tuple(self.__signature__.parameters)  # in order
-        self._handles = list(self._install(attentions))
+        # Where its embeddings have another width than its layers, ELECTRA projects them.
+        first = getattr(model, "embeddings_project", model.get_submodule("embeddings"))
+        self._handles = [first.register_forward_hook(self.after_embeddings)]
+        for index, attention in enumerate(attentions):
+            if str(index) in self.plugin.layers:
+                hook = partial(self.before_attention, index)
+                handle = attention.register_forward_pre_hook(hook, with_kwargs=True)
+                self._handles.append(handle)
+        vars(model)["forward"] = self
 
     @property
     def plugin(self) -> BoolAttn:
@@ -99,16 +105,6 @@ class EncoderForward:
             vars(self.model)["forward"] = self.before
         for handle in self._handles:
             handle.remove()
-
-    def _install(self, attentions: Sequence[nn.Module]) -> Iterator[RemovableHandle]:
-        # Where its embeddings have another width than its layers, ELECTRA projects them.
-        first = getattr(self.model, "embeddings_project", self.model.get_submodule("embeddings"))
-        yield first.register_forward_hook(self.after_embeddings)
-        for index, attention in enumerate(attentions):
-            if str(index) in self.plugin.layers:
-                hook = partial(self.before_attention, index)
-                yield attention.register_forward_pre_hook(hook, with_kwargs=True)
-        vars(self.model)["forward"] = self
 
     def __call__(
         self,
@@ -170,7 +166,7 @@ class EncoderForward:
             raise GateError("the lexicon gate needs input_ids; with inputs_embeds give operators=")
         return cast("Gate", gate(input_ids, mask))
 
-    def after_embeddings(self, _module: nn.Module, _args: Args, hidden: Tensor) -> None:
+    def after_embeddings(self, _module: nn.Module, _args: tuple[Any, ...], hidden: Tensor) -> None:
         """Find cues in the input of the first layer."""
         this = self._current_pass()
         if this is None or this is NO_BIAS:
@@ -191,8 +187,8 @@ class EncoderForward:
             record.attention.clear()
 
     def before_attention(
-        self, index: int, module: nn.Module, args: Args, kwargs: Kwargs
-    ) -> tuple[Args, Kwargs]:
+        self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Compute the bias of layer ``index`` and pass it to the attention function."""
         this = kwargs.pop(PASS, None) if self.implementation else self._current_pass()
         if this is None or this.cues is None or index in this.idle:
@@ -218,10 +214,8 @@ def _may_open(gate: Gate) -> bool:
     """Whether an expert acts on this batch or is trained; if not, no layer is changed."""
     if gate.is_open is not None:
         return gate.is_open
-    if torch.compiler.is_compiling() or gate.open.requires_grad:
-        return True
-    if gate.open.is_cuda and torch.cuda.is_current_stream_capturing():
-        return True  # a captured graph serves every later batch
+    if gate.open.requires_grad or is_traced(gate.open.device):
+        return True  # a recorded pass serves every later batch
     return bool(gate.open.any())
 
 

@@ -277,7 +277,9 @@ def strict_loading(folder: Path) -> Iterator[None]:
     except BoolattnError:
         raise
     except Exception as error:
-        raise DataError(f"{folder} cannot be loaded: {_reason(error)}; {_REMEDY}") from error
+        lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()]
+        reason = f"{type(error).__name__}: {next(filter(None, lines), '')}"[:250]
+        raise DataError(f"{folder} cannot be loaded: {reason}; {_REMEDY}") from error
 
 
 def check_loaded(info: Mapping[str, Any], folder: Path) -> None:
@@ -310,8 +312,3 @@ def _check_weights(part: Path) -> None:
     finally:
         logging.set_verbosity(level)
     check_loaded(info, part)
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines()]
-    return f"{type(error).__name__}: {next((line for line in lines if line), '')}"[:250]

@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from boolattn.attention.gate import NO_OWNER, LexiconGate
@@ -42,13 +43,10 @@ def lexicon_gate(tokenizer: PreTrainedTokenizerBase, n_ids: int = 0) -> LexiconG
     for owner, operator in enumerate(OPERATORS):
         owner_of |= dict.fromkeys(_spellings(CUES[operator], tokenizer), owner)
     owner_of |= dict.fromkeys(_spellings(NOT_CUES, tokenizer), NO_OWNER)
-    longest = max(map(len, owner_of))
     rows = sorted(owner_of)
-    cues = torch.tensor([[*ids, *[-1] * (longest - len(ids))] for ids in rows])
+    cues = pad_sequence([torch.tensor(ids) for ids in rows], batch_first=True, padding_value=-1)
     owners = torch.tensor([owner_of[ids] for ids in rows])
-    flags = _word_flags(tokenizer)
-    flags = torch.nn.functional.pad(flags, (0, max(0, n_ids - len(flags))))
-    return LexiconGate(cues, owners, flags)
+    return LexiconGate(cues, owners, _word_flags(tokenizer, n_ids))
 
 
 def _spellings(phrases: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> set[tuple[int, ...]]:
@@ -80,8 +78,8 @@ def _cases(phrase: str) -> set[str]:
     return {" ".join(choice) for choice in product(*forms)}
 
 
-def _word_flags(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
-    """Return the flags of every token.
+def _word_flags(tokenizer: PreTrainedTokenizerBase, n_ids: int) -> torch.Tensor:
+    """Return the flags of every token, and of other ids up to the number of all.
 
     Vocabularies mark either the start of a word (``Ġword``, ``▁word``) or its continuation
     (``##word``). The tokenizer's model tells which; ``##`` is an ordinary token in many.
@@ -93,7 +91,7 @@ def _word_flags(tokenizer: PreTrainedTokenizerBase) -> torch.Tensor:
         alphabet = {letter: byte for byte, letter in bytes_to_unicode().items()}
     tokens = [str(t or "") for t in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
     special = set(tokenizer.all_special_ids)
-    flags = torch.zeros(len(tokens), dtype=torch.uint8)
+    flags = torch.zeros(max(len(tokens), n_ids), dtype=torch.uint8)
     for index, token in enumerate(tokens):
         if index in special or not token:
             continue

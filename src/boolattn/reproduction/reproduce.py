@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate.utils import release_memory
 from filelock import FileLock, Timeout
 
 from boolattn.encoder.torch_encoder import encode_documents
@@ -34,11 +35,12 @@ from boolattn.reproduction.requests import (
     open_data,
 )
 from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
+from boolattn.search.systems import Bm25Ranker
 from boolattn.settings import build
 from boolattn.training import launch
 from boolattn.training.launch import make_towers
 from boolattn.training.loop import about_machine, processes
-from boolattn.training.retrieval import encode_queries, rank, release_memory
+from boolattn.training.retrieval import encode_queries, rank
 from boolattn.training.settings import read_preset
 
 if TYPE_CHECKING:
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from boolattn.evaluation.ranking import Ranking
     from boolattn.reproduction.requests import Paths, PlannedRun
     from boolattn.reproduction.runs import LineTable
-    from boolattn.search.systems import Bm25Ranker
     from boolattn.training.retrieval import Corpus
     from boolattn.training.settings import Preset
 
@@ -195,13 +196,8 @@ def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun
     request.check_names()
     for cache in (open_data, open_corpus, encoder_fingerprint):
         cache.cache_clear()  # files may have changed since
-    finished, to_do = [], []
-    for run in request.runs():
-        if path := find_finished(run, (paths.runs, *request.done)):
-            finished.append(path)
-        else:
-            to_do.append(run)
-    return finished, to_do
+    pairs = [(run, find_finished(run, (paths.runs, *request.done))) for run in request.runs()]
+    return [path for _, path in pairs if path], [run for run, path in pairs if not path]
 
 
 def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
@@ -228,7 +224,7 @@ def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) 
             logger.exception("%s", key)
             progress(f"FAILED {key}: {type(error).__name__}: {error}")
         finally:
-            release_memory()
+            release_memory()  # also for other processes on the same GPU
     return finished
 
 
@@ -243,7 +239,11 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     }
     details: dict[str, Any] = {"seconds": seconds, "inputs": run.fingerprints()}
     if system.kind == "bm25":
-        rankings = _bm25_rankings(corpus, judged)
+        ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
+        rankings: Rankings = (
+            ("plain_text", split, "none", ranker.rank(part.texts, needed_depth(part)))
+            for split, part in judged.items()
+        )
     else:
         settings = preset.to_dict()
         # Not the folder of the encoder on this machine.
@@ -314,22 +314,10 @@ def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
     path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.run"
     if not path.is_file():
         queries = corpus.split(split)
-        ranking = _bm25_ranker(corpus).rank([query.text for query in queries], _N_RANKED)
+        ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
+        ranking = ranker.rank([query.text for query in queries], _N_RANKED)
         write_run(path, ranking, [query.id for query in queries], list(corpus.rows))
     return path
-
-
-def _bm25_ranker(corpus: Corpus) -> Bm25Ranker:
-    from boolattn.search.systems import Bm25Ranker
-
-    return Bm25Ranker([document.text for document in corpus.dataset.documents])
-
-
-def _bm25_rankings(corpus: Corpus, judged: Mapping[str, Judgements]) -> Rankings:
-    ranker = _bm25_ranker(corpus)
-    for split, judgements in judged.items():
-        ranking = ranker.rank(judgements.texts, needed_depth(judgements))
-        yield "plain_text", split, "none", ranking
 
 
 def _tower_rankings(

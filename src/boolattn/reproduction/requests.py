@@ -244,7 +244,14 @@ def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
     if (path := next(filter(Path.is_file, paths), None)) is None:
         return None
     details = Run.load(path).details
-    other = "" if run.system.kind == "bm25" else _difference(details["settings"], run)
+    other = ""
+    if run.system.kind != "bm25":
+        ignored: tuple[str, ...] = () if run.system.pretrain else ("pretrain.",)
+        ignored += _IRRELEVANT if run.preset.model.use_plugin else _IRRELEVANT + _PLUGIN_ONLY
+        saved = details["settings"]
+        here = {name: values for name, values in run.preset.to_dict().items() if name != "name"}
+        there = {name: {key: saved.get(name, {}).get(key) for key in here[name]} for name in here}
+        other = next((d for d in differences(here, there) if not d.startswith(ignored)), "")
     if not other and (before := details.get("inputs")) is not None:
         now = run.fingerprints()
         changed = [name for name in now | before if now.get(name) != before.get(name)]
@@ -253,15 +260,6 @@ def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
         remedy = "name another --out, or remove it to run again"
         raise ConfigError(f"{path} was run with {other}; {remedy}")
     return path
-
-
-def _difference(saved: Mapping[str, Mapping[str, object]], run: PlannedRun) -> str:
-    """Name a setting that differs and matters to the system; empty where none does."""
-    ignored: tuple[str, ...] = () if run.system.pretrain else ("pretrain.",)
-    ignored += _IRRELEVANT if run.preset.model.use_plugin else _IRRELEVANT + _PLUGIN_ONLY
-    here = {name: values for name, values in run.preset.to_dict().items() if name != "name"}
-    there = {name: {key: saved.get(name, {}).get(key) for key in here[name]} for name in here}
-    return next((d for d in differences(here, there) if not d.startswith(ignored)), "")
 
 
 @lru_cache(maxsize=8)

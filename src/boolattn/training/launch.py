@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.data.records import Dataset
     from boolattn.training.settings import Preset, TrainSettings
 
 logger = logging.getLogger(__name__)
@@ -98,7 +97,10 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
     """Train two towers; ``corpus`` is an open data set."""
     require_gpu(preset)
     torch.manual_seed(preset.train.seed)
-    dataset = corpus.dataset if corpus else open_data(preset, launch.data)
+    data = preset.data
+    options: Any = {"folder": launch.data, "size": data.size, "splits": data.train.split("+")}
+    options |= {"tell": logger.info, "training": True}
+    dataset = corpus.dataset if corpus else open_dataset(data.name, DataOptions(**options))
     towers = make_towers(preset, launch.pretrained)
     freeze(towers, preset.train)
     # After the towers: of several processes only the first can write a model's files.
@@ -142,15 +144,8 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     # A short run uses few of the documents; a long one nearly all.
     if len(steps) * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
         logger.info("tokenising %d documents", len(corpus.documents))
-        corpus.documents.fill()
+        corpus.documents.fill(range(len(corpus.documents)))
     return steps
-
-
-def open_data(preset: Preset, folder: Path | None) -> Dataset:
-    """Open a preset's data set."""
-    data = preset.data
-    options: Any = {"folder": folder, "size": data.size, "splits": data.train.split("+")}
-    return open_dataset(data.name, DataOptions(**options, tell=logger.info, training=True))
 
 
 def load_encoder(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -218,6 +218,60 @@ class RunFolder:
             values = {"summary": summary, "history": self.history}
             _write_json(self.folder / "metrics.json", values)
 
+    def write_checkpoint(
+        self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Write the checkpoint of a step in the place of the one before, or not at all."""
+        path, weights = self.checkpoint, _weights(model)
+        tensors = {_MODEL + name: tensor.contiguous() for name, tensor in weights.items()}
+        for index, moments in optimizer.state_dict()["state"].items():
+            named = {f"{_OPTIMIZER}{index}.{name}": value for name, value in moments.items()}
+            tensors |= {name: torch.as_tensor(value).contiguous() for name, value in named.items()}
+        tensors[f"{_RANDOM}cpu"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            tensors[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state()
+        about = {"step": str(step), "history": json.dumps(self.history)}
+        draft = path.with_suffix(".part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_file(tensors, draft, about)
+            draft.replace(path)
+        except (OSError, SafetensorError) as error:
+            draft.unlink(missing_ok=True)
+            after = "the one before is complete" if path.is_file() else "there is none before it"
+            raise DataError(f"cannot write {path} at step {step}: {error}; {after}") from error
+
+    def load_checkpoint(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+        """Load weights, optimizer, random state and what was logged; return the step."""
+        path = self.checkpoint
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                about = file.metadata()
+                step, self.history = int(about["step"]), json.loads(about["history"])
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path} is damaged ({error}); remove it to begin again") from error
+        saved, weights = _under(tensors, _MODEL), _weights(model)
+        here, there = ({n: tuple(t.shape) for n, t in part.items()} for part in (weights, saved))
+        for name in sorted(here.keys() | there.keys()):
+            if here.get(name) != there.get(name):
+                raise ConfigError(
+                    f"{path} is of another model: {name} is {there.get(name)} there and "
+                    f"{here.get(name)} here"
+                )
+            weights[name].copy_(saved[name])
+        moments: dict[int, dict[str, Any]] = {}
+        for name, tensor in _under(tensors, _OPTIMIZER).items():
+            index, _, kind = name.partition(".")
+            moments.setdefault(int(index), {})[kind] = tensor
+        # The groups, with the learning rates of this step, are those of the loop.
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+        random = _under(tensors, _RANDOM)
+        torch.set_rng_state(random["cpu"])
+        if torch.cuda.is_available() and "cuda" in random:
+            torch.cuda.set_rng_state(random["cuda"])
+        return step
+
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:
     with atomic_file(path) as handle:
@@ -260,65 +314,6 @@ def about_machine() -> dict[str, Any]:
     system = f"{platform.system()} {platform.machine()}"
     machine = {"device": device, "n_threads": torch.get_num_threads(), "system": system}
     return {"versions": versions, "revision": revision, "machine": machine}
-
-
-def write_checkpoint(
-    path: Path,
-    step: int,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    history: list[dict[str, float]],
-) -> None:
-    """Write the checkpoint of a step in the place of the one before, or not at all."""
-    tensors = {_MODEL + name: tensor.contiguous() for name, tensor in _weights(model).items()}
-    for index, moments in optimizer.state_dict()["state"].items():
-        named = {f"{_OPTIMIZER}{index}.{name}": value for name, value in moments.items()}
-        tensors |= {name: torch.as_tensor(value).contiguous() for name, value in named.items()}
-    tensors[f"{_RANDOM}cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state()
-    draft, about = path.with_suffix(".part"), {"step": str(step), "history": json.dumps(history)}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, draft, about)
-        draft.replace(path)
-    except (OSError, SafetensorError) as error:
-        draft.unlink(missing_ok=True)
-        after = "the one before is complete" if path.is_file() else "there is none before it"
-        raise DataError(f"cannot write {path} at step {step}: {error}; {after}") from error
-
-
-def load_checkpoint(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[int, list[dict[str, float]]]:
-    """Load weights, optimizer and random state; return the step, and what was logged until then."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            about = file.metadata()
-            step, history = int(about["step"]), json.loads(about["history"])
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is damaged ({error}); remove it to begin again") from error
-    saved, weights = _under(tensors, _MODEL), _weights(model)
-    here, there = ({n: tuple(t.shape) for n, t in part.items()} for part in (weights, saved))
-    for name in sorted(here.keys() | there.keys()):
-        if here.get(name) != there.get(name):
-            raise ConfigError(
-                f"{path} is of another model: {name} is {there.get(name)} there and "
-                f"{here.get(name)} here"
-            )
-        weights[name].copy_(saved[name])
-    moments: dict[int, dict[str, Any]] = {}
-    for name, tensor in _under(tensors, _OPTIMIZER).items():
-        index, _, kind = name.partition(".")
-        moments.setdefault(int(index), {})[kind] = tensor
-    # The groups, with the learning rates of this step, are those of the loop.
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
-    random = _under(tensors, _RANDOM)
-    torch.set_rng_state(random["cpu"])
-    if torch.cuda.is_available() and "cuda" in random:
-        torch.cuda.set_rng_state(random["cuda"])
-    return step, history
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

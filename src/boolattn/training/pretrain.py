@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from boolattn.training.loop import Log
     from boolattn.training.settings import PretrainSettings
 
-_TRIPLET = ("anchor", "positive", "negative")
 _EVALUATED_AT_ONCE = 64
 
 
@@ -66,7 +65,19 @@ class Pretrainer:
         n_steps = settings.n_steps(per_epoch)
         batches = self._batches(data, per_epoch, n_steps)
         self.encoder.train()
-        groups = parameter_groups(self._trainable(), settings)
+        # The encoder's layers are frozen.
+        self.encoder.requires_grad_(False)
+        chosen = nn.ModuleList([self.plugin])
+        if settings.train_embeddings:
+            chosen.append(self.encoder.base_model.get_submodule("embeddings"))
+        if self.aux_gate is not None:
+            chosen.append(self.aux_gate)
+        chosen.requires_grad_(True)
+        if not settings.triplet_weight:
+            # No loss is of vectors: retrieval training shall begin at the encoder's.
+            for name, parameter in self.plugin.named_parameters():
+                parameter.requires_grad_(not name.endswith("factor"))
+        groups = parameter_groups(chosen, settings)
         loop = Loop(groups, settings, "pretraining", n_steps)
         loop.run(lambda _step: self._losses(*next(batches)), log)
         self.encoder.requires_grad_(True)
@@ -82,7 +93,7 @@ class Pretrainer:
         """
         self.encoder.eval()
         cue, scope = torch.zeros(2, 3, len(OPERATORS))
-        labels = self._labels(sentences)
+        labels = LabelledSentences(sentences, self.tokenizer)
         is_right: list[Tensor] = []
         for rows in torch.arange(len(sentences)).split(_EVALUATED_AT_ONCE):
             part = send_to_device(labels.batch(rows.tolist()), self.encoder.device)
@@ -104,30 +115,15 @@ class Pretrainer:
             result[f"cue_f1_{operator}"] = f1(cue[:, index])
         return result
 
-    def _trainable(self) -> nn.ModuleList:
-        """Freeze the encoder's layers; return what is trained."""
-        self.encoder.requires_grad_(False)
-        chosen = nn.ModuleList([self.plugin])
-        if self.settings.train_embeddings:
-            chosen.append(self.encoder.base_model.get_submodule("embeddings"))
-        if self.aux_gate is not None:
-            chosen.append(self.aux_gate)
-        chosen.requires_grad_(True)
-        if not self.settings.triplet_weight:
-            # No loss is of vectors: retrieval training shall begin at the encoder's.
-            for name, parameter in self.plugin.named_parameters():
-                parameter.requires_grad_(not name.endswith("factor"))
-        return chosen
-
     def _batches(
         self, data: PretrainingSet, per_epoch: int, n_steps: int
     ) -> Iterator[tuple[SentenceBatch, SentenceBatch | None]]:
         """Yield sentences, and triplets where their loss counts, shuffled each epoch."""
         settings = self.settings
         size, n, n_triplets = settings.batch_size, len(data.sentences), len(data.triplets)
-        sentences = self._labels(data.sentences)
-        texts = [getattr(triplet, name) for name in _TRIPLET for triplet in data.triplets]
-        triplets = self._labels(texts)
+        sentences = LabelledSentences(data.sentences, self.tokenizer)
+        texts = [text for t in data.triplets for text in (t.anchor, t.positive, t.negative)]
+        triplets = LabelledSentences(texts, self.tokenizer)
         for step in range(n_steps):
             epoch, position = divmod(step, per_epoch)
             order = np.random.default_rng([settings.seed, epoch]).permutation(n)
@@ -136,8 +132,7 @@ class Pretrainer:
             if n_triplets:
                 # Three sentences each: a third as many take the same time.
                 first = [row % n_triplets for row in chosen[: max(1, size // 3)]]
-                columns = range(0, 3 * n_triplets, n_triplets)
-                drawn = triplets.batch([column + row for column in columns for row in first])
+                drawn = triplets.batch([3 * row + column for column in range(3) for row in first])
             yield send_to_device((sentences.batch(chosen), drawn), self.encoder.device)
 
     def _losses(self, part: SentenceBatch, triplets: SentenceBatch | None) -> dict[str, Tensor]:
@@ -146,8 +141,7 @@ class Pretrainer:
         cues, gate = record.cue_states[-1].cue_logits, record.cue_states[-1].gate
         if self.aux_gate is not None:
             gate = self.aux_gate(first, part.mask)
-        weight = settings.cue_positive_weight
-        loss = cue_loss(cues, part.cues, part.mask, positive_weight=weight)
+        loss = cue_loss(cues, part.cues, part.mask, positive_weight=settings.cue_positive_weight)
         losses = {"cue": settings.cue_weight * loss}
         if gate.logits is not None and settings.gate_weight:
             temperature = self.plugin.config.gate_temperature
@@ -164,9 +158,6 @@ class Pretrainer:
             loss = F.triplet_margin_loss(anchor, same, other, margin=settings.margin)
             losses["triplet"] = settings.triplet_weight * loss
         return losses
-
-    def _labels(self, sentences: Sequence[Sentence]) -> LabelledSentences:
-        return LabelledSentences(sentences, self.tokenizer)
 
     def _forward(self, part: SentenceBatch, *, by_label: bool) -> tuple[Record, Tensor, Tensor]:
         """Encode; return also the hidden states that enter the first and leave the last layer."""

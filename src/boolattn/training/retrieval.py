@@ -5,7 +5,6 @@ With torchrun each process computes the loss of its own queries over every proce
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -32,29 +31,17 @@ from boolattn.evaluation.ranking import Ranking
 from boolattn.scoring.exact import exact_search
 from boolattn.training.batches.tokens import Features, Tokens
 from boolattn.training.graphs import capture
-from boolattn.training.loop import (
-    Loop,
-    RunFolder,
-    load_checkpoint,
-    parameter_groups,
-    processes,
-    write_checkpoint,
-)
+from boolattn.training.loop import Loop, RunFolder, parameter_groups, processes
 from boolattn.training.losses import softmax_loss
 from boolattn.training.tower_pass import TowerPass, can_pack
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from boolattn.training.batches.sampling import Steps
-    from boolattn.training.settings import Preset
-
-    Validate = Callable[[SentenceTransformer], Mapping[str, float]]
-
-    from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.records import Dataset, Query
+    from boolattn.training.batches.sampling import Steps
+    from boolattn.training.settings import Preset
 
 METRICS = ("recall@100", "r_precision", "leak")
 
@@ -167,7 +154,8 @@ class RetrievalTraining:
     towers: SentenceTransformer  # Changed in place
     steps: Steps
     run: RunFolder
-    validate: Validate | None = None  # Without it the last weights are saved
+    #: Without it the last weights are saved
+    validate: Callable[[SentenceTransformer], Mapping[str, float]] | None = None
     n_workers: int = 1  # Processes that make batches for a GPU; a CPU has none
 
     def __post_init__(self) -> None:
@@ -194,8 +182,8 @@ class RetrievalTraining:
         log_every = max(1, min(10, n_steps // 10))
         loop = Loop(groups, settings, "retrieval", n_steps, log_every=log_every)
         torch.manual_seed(settings.seed)
-        if self.run.resume and (path := self.run.checkpoint).is_file():
-            loop.start, self.run.history = load_checkpoint(path, self.towers, loop.optimizer)
+        if self.run.resume and self.run.checkpoint.is_file():
+            loop.start = self.run.load_checkpoint(self.towers, loop.optimizer)
             logger.info("resuming from step %d", loop.start)
         batches = iter(self._loader(loop.start))
         self.model.train()
@@ -232,7 +220,7 @@ class RetrievalTraining:
             self.evaluate(step)
         is_saved = is_last or step % (settings.save_every or epoch) == 0
         if is_saved and self.processes.is_main_process:
-            write_checkpoint(self.run.checkpoint, step, self.towers, optimizer, self.run.history)
+            self.run.write_checkpoint(step, self.towers, optimizer)
 
     def evaluate(self, step: int) -> None:
         """Validate the towers, and save them if they are the best so far."""
@@ -275,20 +263,9 @@ class RetrievalTraining:
             prefetch_factor=_PREFETCHED if n_workers else None,
             # Forked, so that the corpus is not copied; a worker does not use the GPU.
             multiprocessing_context="fork" if n_workers else None,
-            worker_init_fn=_tokenize_in_one_thread,
+            # A forked worker would wait for threads of a tokenizer that it does not have.
+            worker_init_fn=lambda _: os.environ.update(TOKENIZERS_PARALLELISM="false"),
         )
-
-
-def _tokenize_in_one_thread(_: int) -> None:
-    """Keep a forked worker from waiting for threads of a tokenizer that it does not have."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-
-def release_memory() -> None:
-    """Free unused memory, also for other processes on the same GPU."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def require_gpu(preset: Preset) -> None:

@@ -70,7 +70,6 @@ def encode(towers: SentenceTransformer, features: Features, task: str, slot: int
     For the task "scope" return the scope loss of labelled sentences. ``slot``, the number of the
     batch among the step's of this task, is for recorded passes.
     """
-    del slot
     if task == SCOPE:
         inputs = {name: value for name, value in features.items() if name != "scopes"}
         with recording() as record:
@@ -90,9 +89,8 @@ def can_pack(towers: SentenceTransformer) -> bool:
     encoder: Any = tower_of(towers, DOCUMENT).model
     bare = encoder.base_model
     config, device = bare.config, encoder.device
-    if config.model_type not in _PACKABLE or device.type != "cuda":
-        return False
-    if config._attn_implementation not in ("sdpa", BACKENDS["sdpa"]):
+    is_sdpa = config._attn_implementation in ("sdpa", BACKENDS["sdpa"])
+    if config.model_type not in _PACKABLE or device.type != "cuda" or not is_sdpa:
         return False
     if config.hidden_size // config.num_attention_heads % 8:  # flash attention's limit
         return False

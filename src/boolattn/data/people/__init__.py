@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from boolattn.data.records import Document
+from boolattn.data.records import Document, read_documents
 from boolattn.jsonl import read_jsonl
 
 #: Collections by split. A choice is made on the first; the second is looked at once.
@@ -21,7 +21,6 @@ SPLITS = {
 }
 #: Results of a query that are judged, and the share that must be relevant.
 DEPTH, _SHARE = 5, 0.6
-_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
 _QUERY = {"query": str, "type": str, "relevant": list, "excluded": list, "undecided": list}
 
 
@@ -53,10 +52,7 @@ class PeopleQuery:
 def load_collection(name: str) -> tuple[list[Document], list[PeopleQuery]]:
     """Read the documents and queries of a collection."""
     folder = Path(__file__).parent / name
-    documents = [
-        Document(**{key: row[key] for key in _DOCUMENT})
-        for _, row in read_jsonl(folder / "documents.jsonl", _DOCUMENT)
-    ]
+    documents = list(read_documents(folder / "documents.jsonl"))
     queries = []
     for _, row in read_jsonl(folder / "queries.jsonl", _QUERY):
         sets = (frozenset(row[key]) for key in ("relevant", "excluded", "undecided"))

@@ -192,10 +192,9 @@ def _quantise_graph(model: onnx.ModelProto, values: dict[str, Array], path: Path
         elif node.op_type == "Gather" and _is_large(values, node.input[0], MIN_TABLE):
             axes[node.input[0]] = 0
             _quantise_lookup(model, node, values[node.input[0]])
-    options: dict[str, Any] = {"per_channel": True, "reduce_range": True}
+    options: Any = {"per_channel": True, "reduce_range": True, "weight_type": QuantType.QInt8}
     with quiet():
-        kind = QuantType.QInt8
-        quantize_dynamic(model, path, weight_type=kind, nodes_to_quantize=chosen, **options)
+        quantize_dynamic(model, path, nodes_to_quantize=chosen, **options)
     written = onnx.load(path)
     for tensor in written.graph.initializer:
         name, _, kind = tensor.name.rpartition("_")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,7 +101,7 @@ class Sampler:
         domains: Sequence[str] | None = None,
     ) -> None:
         self.settings, self._has_domains = settings, domains is not None
-        self._epoch: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
+        self._order = lru_cache(maxsize=1)(self._shuffle)
         names = np.array(domains or [""] * n_documents)
         self._rows = {name: np.flatnonzero(names == name) for name in set(names.tolist())}
         # A query for which nearly every document is relevant has too few negatives.
@@ -131,13 +132,11 @@ class Sampler:
         """Return the documents of an example's domain, or all."""
         return self._rows.get(self._domain(example), np.zeros(0, np.int64))
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
+    def _shuffle(self, epoch: int) -> NDArray[np.int64]:
         """Return the examples of an epoch, shuffled into whole batches.
 
         With domains each batch is of one. Fewer examples than a batch are repeated.
         """
-        if self._epoch[0] == epoch:
-            return self._epoch[1]
         seed, size = [self.settings.seed, _ORDER, epoch], self.settings.batch_size
         order = np.random.default_rng(seed).permutation(len(self.examples))
         names = np.array([self._domain(example) for example in self.examples])[order]
@@ -149,8 +148,7 @@ class Sampler:
         if self._has_domains:
             shuffled = np.random.default_rng([*seed, 1]).permutation(len(batches))
             batches = [batches[index] for index in shuffled]
-        self._epoch = epoch, np.concatenate(batches)
-        return self._epoch[1]
+        return np.concatenate(batches)
 
     def _draw(self, example: TrainingExample, key: list[int]) -> list[int]:
         """Draw a positive and the negatives; a repeated draw is replaced by a random document."""

@@ -47,9 +47,8 @@ def pad(rows: Sequence[Tensor], value: float = 0) -> tuple[Tensor, Tensor]:
     Returns ``(rows, tokens, ...)``, and the mask of 0 and 1, ``(rows, tokens)``.
     """
     padded = pad_sequence(list(rows), batch_first=True, padding_value=value)
-    lengths = torch.tensor([len(row) for row in rows])
-    mask = torch.arange(padded.shape[1]) < lengths[:, None]
-    return padded, mask.long().to(padded.device)
+    ones = [row.new_ones(len(row), dtype=torch.int64) for row in rows]
+    return padded, pad_sequence(ones, batch_first=True)
 
 
 def pack(texts: Sequence[NDArray[np.int32]], pad: int) -> dict[str, Tensor]:
@@ -68,20 +67,10 @@ def pack(texts: Sequence[NDArray[np.int32]], pad: int) -> dict[str, Tensor]:
     return {"input_ids": torch.from_numpy(ids), "starts": torch.from_numpy(starts)}
 
 
-class Padding:
-    """Pads token ids into what an encoder takes."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.token = int(tokenizer.pad_token_id or 0)
-        self.has_types = "token_type_ids" in tokenizer.model_input_names
-
-    def __call__(self, rows: Sequence[Any]) -> Features:
-        """Return one batch, each tensor ``(texts, tokens)``."""
-        ids, mask = pad([torch.as_tensor(row) for row in rows], self.token)
-        features = {"input_ids": ids.long(), "attention_mask": mask}
-        if self.has_types:
-            features["token_type_ids"] = torch.zeros_like(features["input_ids"])
-        return features
+def pad_ids(rows: Sequence[Any], padding: int) -> Features:
+    """Return token ids as one batch for an encoder, each tensor ``(texts, tokens)``."""
+    ids, mask = pad([torch.as_tensor(row) for row in rows], padding)
+    return {"input_ids": ids.long(), "attention_mask": mask}
 
 
 class Tokens:
@@ -93,16 +82,15 @@ class Tokens:
         self._tokenizer = tokenizer
         self._texts = texts
         self._length = length
-        self._ids: list[NDArray[np.int32] | None] = [None] * len(texts)
-        self._padding = Padding(tokenizer)
+        self._padding = int(tokenizer.pad_token_id or 0)
+        self._ids: dict[int, NDArray[np.int32]] = {}
 
     def __len__(self) -> int:
         return len(self._texts)
 
-    def fill(self, rows: Sequence[int] | range | None = None) -> None:
-        """Tokenise some texts, or all; those that are tokenised already are skipped."""
-        rows = range(len(self._texts)) if rows is None else rows
-        missing = sorted({row for row in rows if self._ids[row] is None})
+    def fill(self, rows: Sequence[int]) -> None:
+        """Tokenise some texts; those that are tokenised already are skipped."""
+        missing = sorted({*rows} - self._ids.keys())
         for start in range(0, len(missing), _TEXTS_AT_ONCE):
             part = missing[start : start + _TEXTS_AT_ONCE]
             texts, only_ids = [self._texts[row] for row in part], {"return_attention_mask": False}
@@ -113,7 +101,7 @@ class Tokens:
 
     def features(self, rows: Sequence[int]) -> Features:
         """Return some texts as one padded batch."""
-        return self._padding(self._get(rows))
+        return pad_ids(self._get(rows), self._padding)
 
     def chunks(self, rows: Sequence[int], size: int) -> tuple[list[Features], Tensor]:
         """Return batches of similar length, and each text's position in them laid end to end.
@@ -122,15 +110,15 @@ class Tokens:
         """
         ids = self._get(rows)
         if not size:
-            return [pack(ids, self._padding.token)], torch.arange(len(rows))
+            return [pack(ids, self._padding)], torch.arange(len(rows))
         order = np.argsort([len(text) for text in ids], kind="stable")
         batches = [order[start : start + size] for start in range(0, len(order), size)]
-        features = [self._padding([ids[index] for index in batch]) for batch in batches]
+        features = [pad_ids([ids[index] for index in batch], self._padding) for batch in batches]
         return features, torch.from_numpy(np.argsort(order))
 
     def _get(self, rows: Sequence[int]) -> list[NDArray[np.int32]]:
         self.fill(rows)
-        return [ids for row in rows if (ids := self._ids[row]) is not None]
+        return [self._ids[row] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -184,8 +172,7 @@ class LabelledSentences:
     """Sentences, tokenised by a fast tokenizer, with the labels of their tokens."""
 
     def __init__(self, sentences: Sequence[Sentence], tokenizer: PreTrainedTokenizerBase) -> None:
-        self.sentences = sentences
-        self._padding = Padding(tokenizer)
+        self.sentences, self._padding = sentences, int(tokenizer.pad_token_id or 0)
         options = {"truncation": True, "max_length": _LENGTH, "return_offsets_mapping": True}
         texts = [sentence.text for sentence in sentences]
         self._encoded: Any = tokenizer(texts, **options) if texts else {}
@@ -197,7 +184,8 @@ class LabelledSentences:
         cues, scopes = labels.float().permute(2, 0, 3, 1)
         used = [self.sentences[row].operators for row in rows]
         operators = torch.tensor([[float(name in u) for name in OPERATORS] for u in used])
-        features = self._padding([self._encoded["input_ids"][row] for row in rows])
+        ids = [self._encoded["input_ids"][row] for row in rows]
+        features = pad_ids(ids, self._padding)
         return SentenceBatch(features, cues.contiguous(), scopes.contiguous(), operators)
 
     def _find_label(self, row: int) -> Tensor:
