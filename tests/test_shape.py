@@ -16,8 +16,8 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 25_363,
-    "benchmark_data": 2_667,
+    "src": 25_300,
+    "benchmark_data": 2_666,
     "experiments": 3_755,
     "benchmarks": 1_873,
     "tools": 84,
