@@ -25,7 +25,7 @@ _TABLE = package_table("boolattn.query", "numbers.toml")
 _YEAR = r"(?:1[5-9]|20)\d\d"
 _DATE = rf"{_YEAR}-\d\d(?:-\d\d)?(?![\d-])"
 _NUMBER = (
-    rf"(?P<{{0}}>{_DATE}|(?!{_DATE})\d[\d,.]*)(?:st|nd|rd|th)?\s?"
+    rf"(?P<{{0}}>{_DATE}|(?!{_DATE})\d[\d,.]*+)(?:st|nd|rd|th)?\s?"
     r"(?P<{0}_scale>k\b|thousand|million|billion)?"
 )
 _LOW, _HIGH = _NUMBER.format("low"), _NUMBER.format("high")
