@@ -51,7 +51,8 @@ _NEEDED = re.compile(
     r"possible|provided|required|served|sold|used|welcome)\b",
     re.IGNORECASE,
 )
-#: "nut-free", "gluten and sugar free", and "non-" before one word.
+#: "nut-free", "gluten and sugar free", and "non-" before one word; few texts have these.
+_MAY_LACK = re.compile(r"free|non[-‐‑]", re.IGNORECASE)
 _COMPOUND = re.compile(
     # Only from a word's beginning: else a long word would be tried from each of its letters.
     rf"(?<![^\W_])(?:(?:{any_of(WORDS['lacked'])})(?:,| and| or|,? &) )*(?:[^\W_]+(?=[-‐‑]free\b)|"
@@ -157,7 +158,7 @@ def asserted_terms(text: str, negated: Iterable[tuple[int, int]] | None = None) 
 
 def negated_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the characters of what a text negates."""
-    for match in _COMPOUND.finditer(text):
+    for match in _COMPOUND.finditer(text) if _MAY_LACK.search(text) else ():
         yield match.span()
     ends = [match.end() for match in _FREE_OF.finditer(text)]
     for cue in find_cues(text):
