@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -47,7 +47,9 @@ class Retrieval:
     ranked: Ranked = NOTHING
     fitted: Fitted | None = None  # the statistics that the ranking was composed with
     evidence: LexicalEvidence | None = None
-    near_whole: Keys | None = None  # the nearest documents to the mean of the operands, if known
+    #: Of the documents compared, those nearest to the mean of the operands. Where candidates are
+    #: compared they are the same for up to 50 results.
+    near_whole: Keys = field(default_factory=NOTHING.rows.copy)
     #: Documents that NOT does not lower: those that say themselves that they lack what is negated,
     #: and the one that a long text describes.
     lifted: frozenset[int] = frozenset()
@@ -78,10 +80,7 @@ class Retrieval:
     def nearest_whole(self, n: int) -> Keys:
         """Return the best documents of the whole query, with what NOT excludes, best first."""
         # The mean of the operands: the text as typed would have to be encoded for this alone.
-        mean = self.plan.vectors[: len(self.plan.atoms)].mean(0)
-        keys = self.near_whole
-        if keys is None:
-            keys = self.reader.nearest(mean[None], n, self.where)[0].rows
+        mean, keys = self.plan.vectors[: len(self.plan.atoms)].mean(0), self.near_whole
         text = " ".join(atom.words for atom in atoms(self.plan.tree))
         evidence = self._lexical_evidence([operand_terms(text)])
         for rows, scores in evidence.answers if evidence else ():
@@ -132,9 +131,6 @@ class Retrieval:
         The others have lower similarities and no words, and composition is monotone in both.
         """
         plan, evidence = self.plan, self._lexical_evidence(self.exclusion.terms())
-        if self.is_strict and self.options.verdicts:
-            near = values[: len(plan.atoms)].mean(0)
-            self.near_whole = keys[highest(near, LOOKED_AT)] if len(keys) > LOOKED_AT else keys
         is_monotone = all(c.positive for c in plan.clauses) and not self.conditions
         is_monotone &= all(atom.weight == 1 for atom in atoms(plan.tree)) and not plan.is_long
         if plan.is_composed and is_monotone and self.reader.compares_all and len(keys) > _MANY:
@@ -164,6 +160,9 @@ class Retrieval:
         size: int | None = None,
     ) -> Array:
         """Rank documents by their similarities; return these with words and conditions."""
+        if self.is_strict and self.options.verdicts:
+            near = values[: len(self.plan.atoms)].mean(0)
+            self.near_whole = keys[highest(near, LOOKED_AT)] if len(keys) > LOOKED_AT else keys
         if evidence is not None:
             evidence, values = evidence.fit(keys, values)
         values = self._with_conditions(keys, values)
