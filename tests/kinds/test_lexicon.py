@@ -153,6 +153,7 @@ def test_an_abbreviation_of_two_letters_names_nothing(text):
         ("gluten and dairy free cheese", "dairy", DENIED),
         ("gluten and dairy free bread", "gluten", DENIED),
         ("Gluten-free bread, or bread of flour", "gluten", ASSERTED),
+        ("Contains 50.0% alcohol", "alcohol", ASSERTED),
     ],
 )
 def test_what_a_text_negates_is_denied(text, kind, expected):

@@ -54,7 +54,7 @@ def conditions(text, ranges=FIELDS):
         ("at least two servings", "at least two servings", ["servings>=2"]),
         ("an hour or less", "an hour or less", ["minutes<=60"]),
         # Years and decades.
-        ("pre-1990 films", "pre-1990 ", ["year<1990"]),
+        ("pre-1990 films", "pre-1990", ["year<1990"]),
         ("films post 1990", "post 1990", ["year>1990"]),
         ("90s films", "90s", ["year>=1990", "year<=1999"]),
         ("films of the '80s", "of the '80s", ["year>=1980", "year<=1989"]),
@@ -118,6 +118,8 @@ def test_a_number_becomes_a_condition_on_the_field_that_fits(text, phrase, expec
         "people in their twenties",
         "people in their 70s",
         "20s",
+        "thirty-five minutes",
+        "no smoking in the house of 1984 rooms",
         'talks named "under 30 minutes"',
         "under . minutes",
         "",
@@ -171,6 +173,11 @@ def test_conditions_that_people_type_for_cars_and_flats(text, expected):
         "hours": (8, 40),
     }
     assert conditions(text, ranges) == expected
+
+
+def test_a_decade_is_one_of_years():
+    assert conditions("90s films", {"year": (1917, 2021), "price": (10, 2000)})[0] == "year>=1990"
+    assert conditions("dating in my 50s", {"year": (1917, 2021)}) == []
 
 
 def test_a_name_may_be_a_unit():

@@ -247,6 +247,11 @@ def test_one_negation_stays(text):
         "estate with tow bar",
         "I don't mind nights",
         "hotel with breakfast possible",
+        "woman no cry",
+        "boku no hero academia",
+        "he who must not be named",
+        "not now but soon",
+        "s\u0131x rooms",  # a letter that only looks like an i
     ],
 )
 def test_a_word_that_only_looks_like_a_negation_is_none(text):
@@ -270,6 +275,8 @@ def test_a_word_that_only_looks_like_a_negation_is_none(text):
             "hotels with a pool NOT hotels expensive",
         ),
         ("flat, must not be furnished", "flat NOT furnished"),
+        ("used books not novels", "used books NOT novels"),
+        ("all days bar Monday", "days NOT Monday"),
     ],
 )
 def test_a_negation_beside_such_a_word_stays(text, expected):

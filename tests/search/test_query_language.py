@@ -204,6 +204,7 @@ def test_conditions_are_words_in_plain_language(shared):
     # One of a known field is a condition, unless plain language is asked for.
     assert shared.search("place:Java").tree_text == "everything AND place=Java"
     assert shared.search("place:Java", mode="plain").total == len(shared)
+    assert shared.search("place:Java without moths").total == len(shared)
 
 
 def test_a_number_that_is_compared_is_a_condition(shared):

@@ -6,12 +6,13 @@ without a unit also where its number is in the range of one field alone. Otherwi
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from boolattn.files import package_table
-from boolattn.query.tokens import QUOTED, WORDS, any_of, phrases_of
+from boolattn.query.tokens import QUOTED, any_of, phrases_of
 from boolattn.query.tree import Not, Or, QueryTree, Where, join_all
 
 if TYPE_CHECKING:
@@ -37,12 +38,13 @@ _VERB = rf"(?:(?:{any_of(_TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
     rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never|nothing|none|no|neither|nor)|"
-    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:(?:those|ones|any)\s+)?(?:[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
+    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:(?:those|ones|any)\s+)?(?:(?<!\bno\s)[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
 )
 #: "no cars", of which those "over 20000" are not wanted; what is "under 20000" may well be.
 _NO_SUCH = re.compile(
-    rf"\s*(?:{any_of(WORDS['excludes'])}|no|(?:any|every)thing\s+(?:but|except))\s+(?:(?:any|show)\s+)?"
+    r"\s*(?:no|exclud(?:e|ing)|avoid|hide|skip|don['\u2019]?t\s+(?:show|want)|"
+    r"(?:any|every)thing\s+(?:but|except))\s+(?:any\s+)?"
     r"(?:[^\W\d]+\s+)?\Z",
     re.IGNORECASE,
 )
@@ -61,19 +63,19 @@ _FORMS = tuple(
     for form in (
         rf"(?:between|from)\s+{_CURRENCY}{_LOW}\s*(?:and|to|-|–)\s*[$€£]?\s?{_HIGH}{_UNIT}",
         rf"{_CURRENCY}{_LOW}\s?[$€£]?\s*(?:to|-|–)\s*[$€£]?\s?{_HIGH}{_UNIT}(?(currency)|(?<![\d\s]))",
-        r"(?:(?:(?:in|from|of|during)\s+)?the\s+|(?:in|from|of|during)\s+|"
-        r"(?<!our )(?<!their )(?=[5-9]0['’]?s))['’]?"
-        rf"(?P<decade>(?:1[5-9]|20)?\d0['’]?s|{'|'.join(_TABLE['decades'])})",
+        r"(?:(?:(?:in|from|of|during)\s+)?the\s+|(?:in|from|of|during)\s+|\A(?=[5-9]0['’]?s))['’]?"
+        rf"(?P<decade>(?:1[5-9]|20)?\d0['’]?s|(?ai:{'|'.join(_TABLE['decades'])}))",
         rf"(?:(?:in|from)\s+)?{_CURRENCY}{_LOW}{_UNIT}\s+(?:(?:or|and)\s+"
         rf"(?P<limit>{any_of(_TABLE['or_less'])}|{any_of(_TABLE['or_more'])})(?!\s*(?:than\b|[$€£\d]))|"
         rf"(?P<last>{any_of(_TABLE['last'])}))",
         # "from 2020 on", but not "from 2020 on disc".
         rf"(?:from|since)\s+{_LOW}\s+(?:and\s+)?"
         rf"(?P<limit>onwards?|on(?!\s+(?!(?:{'|'.join(_TABLE['no_units'].split())})\b)\w))",
-        r"(?<!available )(?:in|from|during|on(?=\s+\d+-))\s+(?:the\s+year\s+)?"
+        r"(?<!available )(?<!valid )(?:in|from|during|on(?=\s+\d+-))\s+(?:the\s+year\s+)?"
         rf"(?P<year>{_DATE}|{_YEAR})(?!\s+(?:and|onwards?|or|to)\b|\s?[-–])",
         rf"{_CURRENCY}{_LOW}(?P<limit>\+){_UNIT}",
         rf"(?:{_COMPARED})(?:\s+|-){_CURRENCY}{_LOW}{_UNIT}",
+        rf"(?:(?P<less>pre)|(?P<more>post))[\s-](?P<low>{_YEAR})",
         rf"(?:{_COMPARED})\s+(?P<name>[^\W\d_]+)\s+{_LOW}",
     )
 )
@@ -93,9 +95,7 @@ _FIELDS = tuple(
     (frozenset(row["words"].split()), frozenset(row["names"].split())) for row in _TABLE["fields"]
 )
 _NUMBERS = _TABLE["numbers"]
-_SPELLED = re.compile(
-    rf"(?<!\w)(?:{'|'.join(sorted(_NUMBERS, reverse=True))})(?!\w)", re.IGNORECASE
-)
+_SPELLED = re.compile(rf"(?<![\w-])(?ai:{'|'.join(sorted(_NUMBERS, reverse=True))})(?![\w-])")
 _YEAR_NAMES, _YEAR_WORDS, _TIME_WORDS, _NO_UNITS = (
     frozenset(_TABLE[name].split())
     for name in ("year_names", "year_words", "time_words", "no_units")
@@ -189,7 +189,7 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
     unit = "$" if groups.get("currency") else "" if word in _NO_UNITS else word
     said = said if unit else said.removesuffix(word)
     phrase = _Phrase(
-        frozenset([*_WORD.findall(said), *_unit_words(unit)]),
+        frozenset([*_WORD.findall(said), *_unit_words(unit), "in" if groups.get("decade") else ""]),
         unit,
         frozenset(_WORD.findall(text.lower())),
         tuple(value if isinstance(value, float) else float(value[:4]) for _, value in limits),
@@ -213,7 +213,7 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
         start = before.start()
     before = _BEFORE.search(text, max(0, start - _NEAR), start)
     start, is_negated = (before.start(), bool(before["negation"])) if before else (start, False)
-    if _NO_SUCH.match(text, 0, start) and not _WANTED.match(match[0]):
+    if len(limits) == 1 and _NO_SUCH.match(text, 0, start) and not _WANTED.match(match[0]):
         start, is_negated = 0, True
     if is_negated and len(limits) == 1:
         limits, is_negated = [(_OPPOSITE[sign], value) for sign, value in limits], False
@@ -235,7 +235,9 @@ def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str
     scale = groups.get("low_scale")
     if high := groups.get("high"):
         low = _value(groups["low"], scale or groups["high_scale"])
-        return ((">=", low), ("<=", _value(high, groups["high_scale"])))
+        most = _value(high, groups["high_scale"])
+        is_range = isinstance(low, str) or isinstance(most, str) or low <= most
+        return ((">=", low if is_range else math.nan), ("<=", most))
     if year := groups.get("year"):
         return ((">=", _value(year)), ("<=", _value(year)))
     if last := groups.get("last") or groups.get("limit"):
@@ -267,7 +269,7 @@ def _value(digits: str | None, scale: str | None = None) -> float | str:
     try:
         return float(plain) * _SCALES.get((scale or "").lower(), 1)
     except ValueError:
-        return float("nan")
+        return math.nan
 
 
 class _Phrase(NamedTuple):

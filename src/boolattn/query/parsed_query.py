@@ -151,11 +151,19 @@ GAPS = tuple(
 
 _SIGNS = {"AND": "&&&", "OR": "||", "NOT": "!!!"}
 _OPERATOR = re.compile(r"(?<!\S)(?:AND|OR|NOT)(?!\S)")
-_MISREAD = re.compile(
-    rf"(?<![\w-])(?<!both )(?:{'|'.join(WORDS['misread'])}|(?<!all )(?<!and )(?<!thing )(?<!, )bar"
-    r"(?! (?:all|an?|any|for|none|ones?|that|the|these|those)\b))(?![\w-])",
-    re.IGNORECASE,
+#: After what the parser misreads a clause ends: "used books" are something else.
+_END = r"(?=\s*(?:$|[,;.!?)]|(?:and|at|but|for|from|in|near|no|not|or|under|with|without)\b))"
+_BAR = (
+    r"(?<!all )(?<!and )(?<!thing )(?<!, )bar"
+    r"(?! (?:all|an?|any|for|none|ones?|that|the|these|those)\b)"
 )
+_MISREAD = re.compile(
+    rf"(?<![\w-])(?<!both )(?ai:(?:{'|'.join(WORDS['misread'])}){_END}|"
+    rf"don['\u2019]t mind|incl|{_BAR})(?![\w-])"
+)
+#: What is no participle after a noun.
+_OTHERS = {"bar": "pub", "incl": "with"}
+_EVERY = re.compile(r"\b(?:all|any|each|every)", re.IGNORECASE)
 _CLAUSE = re.compile(r"[,;.!?]|\b(?:and|but|or|where|which|with)\b", re.IGNORECASE)
 
 
@@ -203,7 +211,9 @@ def unmistakable(text: str) -> str:
     def other(match: re.Match[str]) -> str:
         word, (*_, clause) = match[0].lower(), _CLAUSE.split(text[: match.start()])
         is_negated = any(cue.operator is Operator.NOT for cue in find_cues(clause))
-        return match[0] if is_negated and word != "bar" else WORDS["misread"].get(word, "pub")
+        if word == "bar":
+            is_negated = _EVERY.search(clause) is not None
+        return match[0] if is_negated else {**WORDS["misread"], **_OTHERS}.get(word, "also enjoy")
 
     return _MISREAD.sub(other, text)
 

@@ -40,7 +40,7 @@ _NOT_WITHOUT = re.compile(
     re.IGNORECASE,
 )
 _SHORT = 12  # words of a text that is no request
-_LONGER = re.compile(rf"(?<!\w)(?:{'|'.join(WORDS['longer_forms'])})(?!\w)", re.IGNORECASE)
+_LONGER = re.compile(rf"(?:^|(?<=, ))(?ai:{'|'.join(WORDS['longer_forms'])})(?!\w)|(?ai:\bw/out\b)")
 #: "hotels that are not expensive and have a pool": only the first is negated.
 _AND_HAS = re.compile(r"(?<=\w) and ha(?:s|ve) (?=(?:an?|its|the|their)\b)", re.IGNORECASE)
 _HOLD = re.compile(r"(?<=[\w,] )hold\s(?=the\s)", re.IGNORECASE)
@@ -119,7 +119,9 @@ def rewrite(text: str) -> str:
     """
     text = _HOLD.sub("sans ", text)
     if len(text.split()) <= _SHORT:
-        text = _LONGER.sub(lambda m: WORDS["longer_forms"][m[0].lower()].ljust(len(m[0])), text)
+        text = _LONGER.sub(
+            lambda m: WORDS["longer_forms"].get(m[0].lower(), "w/o").ljust(len(m[0])), text
+        )
     if (match := _AND_HAS.search(text)) and _NEGATION.search(text, 0, match.start()):
         text = f"{text[: match.start()]}{' , with '.ljust(len(match[0]))}{text[match.end() :]}"
     text = _ASIDE.sub(r", \1 ", text)
@@ -271,9 +273,9 @@ _FORMS = tuple(
         rf"(?-i:(?!(?:[A-Z]\S*(?:\s|$))+$))(?!if\b|.*\b(?:and|or)\s+without\b)\s*{_REST}(?:\s*,|\s-|,?\s+but)\s+(?:with\s+)?(?:no|without)\s+"
         rf"(?!\d|(?:{any_of(WORDS['no_things'])})\b){_NEGATED}(?:\s+in\s+(?:it|them))?",
         # "nurse no nights"; names have capitals, and sentences a verb.
-        rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|there|wh\w+|{any_of(WORDS['polite'])})\b|.*\b(?:am|and|are|be|by|do|dr|for|from|got|"
-        r"had|has|have|in|is|means?|of|or|says?|takes?|to|was|were|with|yes)\s+no\b)"
-        rf"\s*{_REST}\s+no\s+(?!\d|(?:{any_of(WORDS['no_things'])})\b){_NEGATED}",
+        rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|there|wh\w+|{any_of(WORDS['polite'])})\b|"
+        rf".*\b(?:{any_of(WORDS['before_no'])})(?:n['\u2019]?t)?\s+no\b)\s*{_REST}\s+no\s+"
+        rf"(?!\d|(?:{any_of(WORDS['no_things'])})\b)(?P<negated>(?:[a-z]+\s)?[a-z]+(?:s|ren))",
         # "ways to get around without flying"; names of this form have capitals.
         rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
         rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|wh\w+)\b|.*\b(?:and|or)\s+with|\S+\swithout\s(?:an?|the)\b|.*\bborders\b)\s*{_REST}\s+"
@@ -285,8 +287,8 @@ _FORMS = tuple(
         r"(?:(?:\s(?:have|had|did)|['\u2019]ve)(?:\s+not|n['\u2019]?t)|(?:(?:\s(?:have|had)|['\u2019]ve)\s+|\s)never)\s+"
         r"(?!been\b|had\b|got\b)(?P<negated>[^\W\d_]+)(?:\s+(?:yet|before))?",
         # "not a van but an estate"
-        rf"\s*not\s+(?!(?:just|merely|only|so)\b){_NEGATED},?\s+but\s+(?:rather\s+)?"
-        rf"(?!(?:no|not|without)\b){_REST}",
+        r"(?-i:(?!.*[A-Z]))\s*not\s+(?!(?:all|always|bad|dead|just|last|merely|never|now|often|one|only|perfect|"
+        rf"quite|so|sure|with|yet)\b){_NEGATED},?\s+but\s+(?:rather\s+)?(?!(?:no|not|without)\b){_REST}",
         # "Everything but the Girl" is a name.
         rf"\s*+(?:[^,;.!?]*\b(?:find|give|have|like|list|need|see|show|want)\s+(?:me\s+)?)?"
         rf"(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|(?:except|apart\s+from|other\s+than)"

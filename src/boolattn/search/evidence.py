@@ -51,7 +51,7 @@ _FOOD, _IS_FOOD = 10, 0.2
 #: The class of places; and of what has the word too: languages, groups and persons.
 _PLACE, _PLACES = 12, frozenset((7, 12, 14, 15))
 #: "jobs in London", "French wines".
-_OF_A_PLACE = re.compile(r"\w+(?:\s+(?:around|at|from|in|near|of))?\s+\w+", re.IGNORECASE)
+_OF_A_PLACE = re.compile(r"\w+(\s+(?:around|at|from|in|near|of))?\s+\w+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -214,9 +214,12 @@ class Exclusion:
             for phrase, senses in self._phrases(words)
         )
         phrases = [(terms, senses) for terms, senses in pairs if terms]
-        if _OF_A_PLACE.fullmatch(words) and not self._asked_for:
+        if (match := _OF_A_PLACE.fullmatch(words)) and not self._asked_for:
             classes = [{self._class_of(tags[0]) for tags in senses} for _, senses in phrases]
-            are_places = [_PLACE in named <= _PLACES for named in classes]
+            least = (
+                1 if match[1] else 2
+            )  # "French" is a language too, "London" in "London buses" not
+            are_places = [_PLACE in named <= _PLACES and len(named) >= least for named in classes]
             phrases = [*compress(phrases, are_places)] or phrases
         if len(phrases) > 1:
             return (tuple(dict.fromkeys(term for terms, _ in phrases for term in terms)),)

@@ -26,7 +26,7 @@ from boolattn.query.numbers import (
 )
 from boolattn.query.reading import QueryReader
 from boolattn.query.syntax import unparse
-from boolattn.query.tokens import FIELD_NAME, QUOTED, tokens_of
+from boolattn.query.tokens import FIELD_NAME, QUOTED, find_cues, tokens_of
 from boolattn.query.tree import Not, Where, atoms, map_words
 from boolattn.settings import build, check_types, limited
 from boolattn.stores.analysis import terms_of
@@ -182,11 +182,11 @@ class StoreQueryReader(QueryReader):
         return replace(plan, tree=tree, wording=wording, notes=tuple(notes))
 
     def uses_syntax(self, text: str) -> bool:
-        """Whether a text is in explicit syntax: one with ``field:value`` of a known field is."""
+        """Whether a text is in explicit syntax: ``field:value`` of a known field without cues."""
         conditions = (c for token in tokens_of(text) or () for c in token.conditions)
         names = (FIELD_NAME.match(condition) for condition in conditions)
         is_known = self.mode == "auto" and any(n and n[0] in self.reader.fields() for n in names)
-        return is_known or super().uses_syntax(text)
+        return (is_known and not find_cues(text)) or super().uses_syntax(text)
 
     def _cues(self, text: str) -> dict[str, str]:
         """Return words with one error that were meant to exclude, with these: "wihtout"."""

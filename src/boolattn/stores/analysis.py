@@ -56,11 +56,13 @@ _MAY_LACK = re.compile(r"free|non[-‐‑]", re.IGNORECASE)
 _COMPOUND = re.compile(
     # Only from a word's beginning: else a long word would be tried from each of its letters.
     rf"(?<![^\W_])(?:(?:{any_of(WORDS['lacked'])})(?:,| and| or|,? &) )*(?:[^\W_]+(?=[-‐‑]free\b)|"
-    rf"(?:{any_of(WORDS['lacked'])})(?= free\b))|(?<=\bnon)[-‐‑][^\W_]+",
+    rf"(?:{any_of(WORDS['lacked'])})(?= free\b(?! of\b)))|(?<=\bnon)[-‐‑][^\W_]+",
     re.IGNORECASE,
 )
 #: What negates the phrase after it, or a list.
-_FREE_OF = re.compile(r"\b(?:free (?:of|from)|lack(?:s|ing)|0(?:\.0)? ?%)(?!\w)", re.IGNORECASE)
+_FREE_OF = re.compile(
+    r"\b(?:free (?:of|from)|lack(?:s|ing)|(?<![\d.,])0(?:\.0)? ?%)(?!\w)", re.IGNORECASE
+)
 _SHORT = 60  # characters of a value of the metadata that is searched as words too
 #: About a token: six letters of an alphabet, a character of another script, a sign.
 _PIECE = re.compile(r"[0-9A-Za-z_\u00c0-\u04ff]{1,6}|\w|[^\w\s]")
