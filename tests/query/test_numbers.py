@@ -135,6 +135,8 @@ def test_other_numbers_stay_words(text):
         ("no cars older than 2015", "no cars older than 2015", "year>=2015"),
         ("no car that costs over 500", "no car that costs over 500", "price<=500"),
         ("cars except those before 2015", "except those before 2015", "year>=2015"),
+        ("no films in 2012", "no films in 2012", "NOT (year>=2012 AND year<=2012)"),
+        ("no smoking in 2012", "in 2012", "year>=2012 AND year<=2012"),
         ("anything but before 2015", "anything but before 2015", "year>=2015"),
         ("not from before 2015", "not from before 2015", "year>=2015"),
         # What is wanted of the rest, as a rule.

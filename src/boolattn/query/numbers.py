@@ -213,7 +213,8 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
         start = before.start()
     before = _BEFORE.search(text, max(0, start - _NEAR), start)
     start, is_negated = (before.start(), bool(before["negation"])) if before else (start, False)
-    if len(limits) == 1 and _NO_SUCH.match(text, 0, start) and not _WANTED.match(match[0]):
+    is_limit = len(limits) == 1 or text[:start].rstrip().endswith("s")  # "no films in 1984"
+    if is_limit and _NO_SUCH.match(text, 0, start) and not _WANTED.match(match[0]):
         start, is_negated = 0, True
     if is_negated and len(limits) == 1:
         limits, is_negated = [(_OPPOSITE[sign], value) for sign, value in limits], False
