@@ -131,6 +131,8 @@ function draw(reply, plain, explained) {
   drawNotes($("notes"), reply);
   drawParse($("parse"), reply, explained);
   drawScopes($("scopes"), reply);
+  // Somebody may have typed another query meanwhile.
+  $("scopes").hidden ||= $("query").value.trim() !== reply.query.trim();
   const actions = {
     load: loadDocument,
     more: (id) => like("positive", "negative", id),
