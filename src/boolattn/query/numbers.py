@@ -158,8 +158,7 @@ def without_numbers(text: str, phrases: Sequence[NumberPhrase]) -> str:
     """Return a text with spaces in place of phrases; "everything" where nothing else is said."""
     for phrase in phrases:
         text = text[: phrase.start] + " " * (phrase.end - phrase.start) + text[phrase.end :]
-    if phrases:
-        text = _LOOSE.sub(lambda match: " " * len(match[0]), text)
+    text = _LOOSE.sub(lambda match: " " * len(match[0]), text)
     return text if not phrases or _WORD.search(text) else "everything"
 
 
@@ -196,7 +195,11 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
         is_date=any(isinstance(value, str) for _, value in limits),
     )
     name = phrase.field(ranges)
-    if name is None or any(value != value for value in phrase.values):
+    if (
+        name is None
+        or not all(map(math.isfinite, phrase.values))
+        or phrase.values[0] > phrase.values[-1]
+    ):
         return None
     name_words = words_of(name)
     if (said_name := groups.get("name")) and not share_word({said_name.lower()}, name_words):
@@ -236,9 +239,7 @@ def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str
     scale = groups.get("low_scale")
     if high := groups.get("high"):
         low = _value(groups["low"], scale or groups["high_scale"])
-        most = _value(high, groups["high_scale"])
-        is_range = isinstance(low, str) or isinstance(most, str) or low <= most
-        return ((">=", low if is_range else math.nan), ("<=", most))
+        return ((">=", low), ("<=", _value(high, groups["high_scale"])))
     if year := groups.get("year"):
         return ((">=", _value(year)), ("<=", _value(year)))
     if last := groups.get("last") or groups.get("limit"):

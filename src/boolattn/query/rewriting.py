@@ -39,7 +39,6 @@ _NOT_WITHOUT = re.compile(
     r"(?:n['\u2019]?t|\s+not)(?:\s+(?:have|contain|include|use))?))\s)[^,;.]+$",
     re.IGNORECASE,
 )
-_SHORT = 12  # words of a text that is no request
 _LONGER = re.compile(rf"(?:^|(?<=, ))(?ai:{'|'.join(WORDS['longer_forms'])})(?!\w)|(?ai:\bw/out\b)")
 #: "hotels that are not expensive and have a pool": only the first is negated.
 _AND_HAS = re.compile(r"(?<=\w) and ha(?:s|ve) (?=(?:an?|its|the|their)\b)", re.IGNORECASE)
@@ -118,10 +117,9 @@ def rewrite(text: str) -> str:
     ('tools, not in the attic ', 'soup, no fish ', '    books')
     """
     text = _HOLD.sub("sans ", text)
-    if len(text.split()) <= _SHORT:
-        text = _LONGER.sub(
-            lambda m: WORDS["longer_forms"].get(m[0].lower(), "w/o").ljust(len(m[0])), text
-        )
+    text = _LONGER.sub(
+        lambda m: WORDS["longer_forms"].get(m[0].lower(), "w/o").ljust(len(m[0])), text
+    )
     if (match := _AND_HAS.search(text)) and _NEGATION.search(text, 0, match.start()):
         text = f"{text[: match.start()]}{' , with '.ljust(len(match[0]))}{text[match.end() :]}"
     text = _ASIDE.sub(r", \1 ", text)
