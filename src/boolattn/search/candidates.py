@@ -47,8 +47,7 @@ class Retrieval:
     ranked: Ranked = NOTHING
     fitted: Fitted | None = None  # the statistics that the ranking was composed with
     evidence: LexicalEvidence | None = None
-    #: Of the documents compared, those nearest to the mean of the operands. Where candidates are
-    #: compared they are the same for up to 50 results.
+    #: Of the documents compared, those nearest to the mean of the operands.
     near_whole: Keys = field(default_factory=NOTHING.rows.copy)
     #: Documents that NOT does not lower: those that say themselves that they lack what is negated,
     #: and the one that a long text describes.

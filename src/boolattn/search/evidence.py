@@ -216,10 +216,10 @@ class Exclusion:
         phrases = [(terms, senses) for terms, senses in pairs if terms]
         if (match := _OF_A_PLACE.fullmatch(words)) and not self._asked_for:
             classes = [{self._class_of(tags[0]) for tags in senses} for _, senses in phrases]
-            least = (
-                1 if match[1] else 2
-            )  # "French" is a language too, "London" in "London buses" not
-            are_places = [_PLACE in named <= _PLACES and len(named) >= least for named in classes]
+            # "French" is a language too; "London" in "London buses" is not.
+            are_places = [
+                _PLACE in n <= _PLACES and bool(match[1] or n != {_PLACE}) for n in classes
+            ]
             phrases = [*compress(phrases, are_places)] or phrases
         if len(phrases) > 1:
             return (tuple(dict.fromkeys(term for terms, _ in phrases for term in terms)),)
