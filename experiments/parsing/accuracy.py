@@ -12,8 +12,7 @@ from boolattn.evaluation.parsing import MEASURES, accuracy, structure
 from boolattn.evaluation.tables import markdown, short
 from boolattn.query.parser import load_parser
 from boolattn.query.reading import QueryReader
-from boolattn.query.syntax import operand_signs
-from boolattn.query.tree import Atom, QueryTree
+from boolattn.query.tree import Atom, QueryTree, signed_atoms
 from experiments.parsing.queries import (
     benchmark_queries,
     cue_word_names,
@@ -111,7 +110,7 @@ def error_kind(expected: QueryTree, parsed: QueryTree) -> str:
     """
     if structure(expected) == structure(parsed):
         return ""
-    signs, parsed_signs = sorted(operand_signs(expected)), sorted(operand_signs(parsed))
+    signs, parsed_signs = (sorted(s for _, s in signed_atoms(t)) for t in (expected, parsed))
     is_wrong = (
         isinstance(expected, Atom),
         isinstance(parsed, Atom),

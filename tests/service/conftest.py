@@ -12,9 +12,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from boolattn.errors import DataError
-from boolattn.query.syntax import operand_signs, parse_with_spans
+from boolattn.query.syntax import parse_with_spans
 from boolattn.query.tokens import is_explicit
-from boolattn.query.tree import And, Atom, Not, Or, atoms
+from boolattn.query.tree import And, Atom, Not, Or, atoms, signed_atoms
 from boolattn.search import Hit, SearchOptions, SearchResult
 from boolattn.search.result import judge
 from boolattn.service.app import create_app
@@ -84,7 +84,7 @@ class WordSearcher:
             score = score if score > 0.03 else self.least
             hit = Hit(name, title, text, metadata, score)
             if is_composed:
-                signs = operand_signs(tree)
+                signs = [sign for _, sign in signed_atoms(tree)]
                 exceeds = tuple(one * (sign < 0) for one, sign in zip(own, signs, strict=True))
                 ranks = tuple(round(1 + 100 * (1 - one)) for one in own)
                 why = judge(operands, exceeds, fits=True)
@@ -97,7 +97,7 @@ class WordSearcher:
             tree=tree,
             parsed=tree,
             operands=operands,
-            is_negated=tuple(sign < 0 for sign in operand_signs(tree)),
+            is_negated=tuple(sign < 0 for _, sign in signed_atoms(tree)),
             spans=spans,
             confidence=0.9,
             is_composed=is_composed,

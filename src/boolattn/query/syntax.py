@@ -52,7 +52,7 @@ from boolattn.query.tree import (
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     Span = tuple[int, int]
 
@@ -144,11 +144,6 @@ def unparse(tree: QueryTree) -> str:
             # "A NOT B" reads better than "A AND NOT B", and means the same.
             shown = [unparse(p) if isinstance(p, Not) else f"AND {_grouped(p)}" for p in parts]
             return " ".join(shown).removeprefix("AND ")
-
-
-def operand_signs(tree: QueryTree) -> Iterator[int]:
-    """Yield 1 for each positive operand of a tree and -1 for each negated one, left to right."""
-    return (sign for _, sign in signed_atoms(tree))
 
 
 def template_tree(template: str, operands: Sequence[str]) -> QueryTree:
