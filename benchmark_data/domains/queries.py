@@ -13,8 +13,8 @@ from benchmark_data.domains.items import Decided, Value, stems
 from benchmark_data.domains.kinds import PREFIX, Kind
 from benchmark_data.domains.wordings import STRUCTURES, Speaker, Worded
 from boolattn.data.records import answer_sets
-from boolattn.query.syntax import operand_signs, template_operators, template_tree
-from boolattn.query.tree import Operator, answers
+from boolattn.query.syntax import template_operators, template_tree
+from boolattn.query.tree import Operator, answers, signed_atoms
 
 if TYPE_CHECKING:
     IdSets = Mapping[str, Iterable[str]]
@@ -73,12 +73,12 @@ class Planner:
         return None
 
     def _propose(self, template: str, rng: random.Random) -> tuple[Value, ...] | None:
-        signs = list(operand_signs(template_tree(template, ["_"] * template.count("_"))))
+        atoms = signed_atoms(template_tree(template, ["_"] * template.count("_")))
         is_or = template.startswith("_ or")
         [kind] = rng.choices(self._by_kind, self._weights)
         chosen = [rng.choice(kind)]
         current = self.yes[chosen[0]]
-        for sign in signs[1:]:
+        for _, sign in islice(atoms, 1, None):
             if is_or and sign > 0:
                 value = rng.choice(kind if rng.random() < 0.75 else rng.choice(self._by_kind))
                 current = current | self.yes[value]
@@ -131,14 +131,14 @@ class Planner:
         tree = template_tree(template, names)
         members = dict(zip(names, (self.yes[value] for value in operands), strict=True))
         gold = answers(tree, members)
-        is_and = list(operand_signs(tree))[index] > 0 and not template.startswith("_ or")
+        is_and = list(signed_atoms(tree))[index][1] > 0 and not template.startswith("_ or")
         members[names[index]] = self._everything if is_and else frozenset()
         return len(operands) == 1 or answers(tree, members) != gold
 
     def sets(self, template: str, operands: Sequence[Value]) -> dict[str, frozenset[str]]:
         """Return what is relevant, excluded, partly matching and undecided, each for certain."""
-        signs = operand_signs(template_tree(template, ["_"] * len(operands)))
-        pairs = list(zip(operands, signs, strict=True))
+        atoms = signed_atoms(template_tree(template, ["_"] * len(operands)))
+        pairs = [(value, sign) for value, (_, sign) in zip(operands, atoms, strict=True)]
         certain = [self.yes[v] if sign > 0 else self.possible[v] for v, sign in pairs]
         possible = [self.possible[v] if sign > 0 else self.yes[v] for v, sign in pairs]
         gold = answer_sets(template, certain).gold

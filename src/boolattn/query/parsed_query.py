@@ -161,9 +161,6 @@ _MISREAD = re.compile(
     rf"(?<![\w-])(?<!both )(?ai:(?:{'|'.join(WORDS['misread'])}){_END}|"
     rf"don['\u2019]t mind|incl|{_BAR})(?![\w-])"
 )
-#: What is no participle after a noun.
-_OTHERS = {"bar": "pub", "incl": "with"}
-_EVERY = re.compile(r"\b(?:all|any|each|every)", re.IGNORECASE)
 _CLAUSE = re.compile(r"[,;.!?]|\b(?:and|but|or|where|which|with)\b", re.IGNORECASE)
 
 
@@ -212,8 +209,8 @@ def unmistakable(text: str) -> str:
         word, (*_, clause) = match[0].lower(), _CLAUSE.split(text[: match.start()])
         is_negated = any(cue.operator is Operator.NOT for cue in find_cues(clause))
         if word == "bar":
-            is_negated = _EVERY.search(clause) is not None
-        return match[0] if is_negated else {**WORDS["misread"], **_OTHERS}.get(word, "also enjoy")
+            is_negated = re.search(r"\b(?i:all|any|each|every)", clause) is not None
+        return match[0] if is_negated else str((WORDS["misread"] | WORDS["misread_too"])[word])
 
     return _MISREAD.sub(other, text)
 
