@@ -477,7 +477,11 @@ FAULTS = [
     (test_bodies, "search.pipeline.parse_entry", lambda text: "^" in text),
     (test_addresses, "service.handlers.parse_filters", lambda texts: len(texts) > 1),
     (test_addresses, "service.handlers.Handlers._searched", lambda own, asked: not asked.compose),
-    (test_documents_that_are_sent, "service.handlers.Handlers._change", lambda own, c, n, r: n > 1),
+    (
+        test_documents_that_are_sent,
+        "service.handlers.Handlers._change",
+        lambda handlers, c, n, r: n > 1,
+    ),
 ]
 REFUSALS = [
     (test_document_files_of_any_bytes, "jsonl", "DataError", "gz"),

@@ -165,9 +165,9 @@ def test_the_decision_is_what_scope_supervision_sees():
         torch.rand(2, TOKENS, 3),
         torch.ones(2, TOKENS),
     )
-    found = scope(hidden, cue, mask, torch.randn(3, config.d_o), mask)
-    assert torch.equal(found.inside, (found.logits > 0).float())
-    found.logits.sum().backward()
+    scopes = scope(hidden, cue, mask, torch.randn(3, config.d_o), mask)
+    assert torch.equal(scopes.inside, (scopes.logits > 0).float())
+    scopes.logits.sum().backward()
     assert (scope.threshold.grad < 0).all()
 
 

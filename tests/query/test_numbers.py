@@ -244,9 +244,9 @@ def test_two_phrases_are_found_in_their_order():
 
 def test_the_rest_keeps_its_places():
     text = "soup under 15 minutes without fish"
-    rest = without_numbers(text, find_numbers(text, lambda: FIELDS))
-    assert rest == "soup" + " " * 18 + "without fish"
-    assert len(rest) == len(text)
+    words = without_numbers(text, find_numbers(text, lambda: FIELDS))
+    assert words == "soup" + " " * 18 + "without fish"
+    assert len(words) == len(text)
     assert without_numbers("under 5 minutes!", [NumberPhrase(0, 15, Where("x"))]) == "everything"
     assert without_numbers("?", []) == "?"
     text = "built after 2015 and before 2018, petrol"

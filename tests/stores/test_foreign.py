@@ -163,10 +163,10 @@ def test_a_store_answers_as_an_index_does(store, retriever, shared):
 def test_a_store_gives_vectors_of_its_ids(store, vectors):
     field = store.vector_field
     [hits] = store.search(field, [vectors[0]], 3, Filter())
-    own = store.get([key for key, *_ in hits], field)
+    rows = store.get([key for key, *_ in hits], field)
     for key, score, _ in hits:
-        assert own[key][field] @ vectors[0] == pytest.approx(score, abs=1e-5)
-    assert store.get([*own]).keys() == own.keys()
+        assert rows[key][field] @ vectors[0] == pytest.approx(score, abs=1e-5)
+    assert store.get([*rows]).keys() == rows.keys()
 
 
 def test_words_that_an_operand_must_not_have(store, retriever):
@@ -217,7 +217,8 @@ def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shar
     # A row without a year does not hold the condition, which is what NOT asks for.
     for condition in ("NOT year<1990", "NOT year>=1990"):
         query = f"(moths AND {condition}) NOT Sumatra"
-        result, right = (one.search(query, k=25, strict_not=False) for one in (external, shared))
+        result = external.search(query, k=25, strict_not=False)
+        right = shared.search(query, k=25, strict_not=False)
         assert set(of(result)) == {hit.id for hit in right.hits} != set()
     assert "both" in of(external.search("moths NOT year<1990", k=25))
     batch = external.search_many(["moths AND year>=1990", "moths", "moths AND year<1990"], k=25)
@@ -228,7 +229,8 @@ def test_a_condition_that_every_row_must_meet_is_a_filter(store, retriever, shar
         ):
             external.search(query)
     for query in ("moths NOT (birds OR year<1990)", "(moths OR birds) AND year>=1990"):
-        result, right = (one.search(query, k=25, strict_not=False) for one in (external, shared))
+        result = external.search(query, k=25, strict_not=False)
+        right = shared.search(query, k=25, strict_not=False)
         assert set(of(result)) == {hit.id for hit in right.hits} != set()
     with pytest.raises(QueryError, match="'old' is neither a number nor a date; between quotes"):
         external.search("moths AND year>=old")

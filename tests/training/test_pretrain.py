@@ -97,14 +97,14 @@ def test_heads_learn_from_the_wordings_of_the_settings(tiny_encoder, tokenizer, 
     trainer = _pretrainer(
         tiny_encoder, tokenizer, max_steps=1, triplet_weight=0, varied_share=share
     )
-    given = []
+    labelled = []
     monkeypatch.setattr(
         "boolattn.training.pretrain.LabelledSentences",
-        lambda some, words: given.append(some) or LabelledSentences(some, words),
+        lambda some, words: labelled.append(some) or LabelledSentences(some, words),
     )
     trainer.run()
     settings = trainer.settings
-    assert given[0] == [*generate(settings.n_sentences, settings.seed, Mixture(varied=share))]
+    assert labelled[0] == [*generate(settings.n_sentences, settings.seed, Mixture(varied=share))]
 
 
 def test_an_impossible_share_is_refused(tiny_encoder, tokenizer):

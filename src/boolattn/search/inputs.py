@@ -202,8 +202,8 @@ class StoreQueryReader(QueryReader):
     def _numbers(self, text: str) -> list[NumberPhrase]:
         """Find numbers in a text that are conditions on the metadata, and what somebody did."""
         phrases = self._done(text)
-        rest = without_numbers(text, phrases)
-        numbers = find_numbers(rest, lambda: number_ranges(self.reader.fields()))
+        remaining = without_numbers(text, phrases)
+        numbers = find_numbers(remaining, lambda: number_ranges(self.reader.fields()))
         phrases = sorted([*phrases, *numbers])
         return [] if phrases and self.reader.has_title(text) else phrases
 

@@ -47,8 +47,8 @@ def pad(rows: Sequence[Tensor], value: float = 0) -> tuple[Tensor, Tensor]:
     Returns ``(rows, tokens, ...)``, and the mask of 0 and 1, ``(rows, tokens)``.
     """
     padded = pad_sequence(list(rows), batch_first=True, padding_value=value)
-    ones = [row.new_ones(len(row), dtype=torch.int64) for row in rows]
-    return padded, pad_sequence(ones, batch_first=True)
+    masks = [row.new_ones(len(row), dtype=torch.int64) for row in rows]
+    return padded, pad_sequence(masks, batch_first=True)
 
 
 def pack(texts: Sequence[NDArray[np.int32]], pad: int) -> dict[str, Tensor]:
