@@ -208,10 +208,10 @@ def test_a_cut_file_is_answered_with_503_or_starts_the_service_again(service, tm
     line = next(line for line in service.stderr if "boolattn:" in line)
     assert line == "boolattn: the service ended with SIGBUS; it starts again in 2 s\n"
     path.write_bytes(content)
-    address = service.stdout.readline().strip()
+    # Waits until the service has started again, at the same address.
+    assert httpx2.get(f"{address}search?q=moths", timeout=20).json()["hits"] == before
     [second] = children(service)
     assert second != first
-    assert httpx2.get(f"{address}search?q=moths").json()["hits"] == before
     service.kill()
     assert "Traceback" not in service.stderr.read()  # ends when the child has closed it
 
@@ -231,8 +231,7 @@ def test_a_service_whose_file_stays_cut_comes_back_when_it_is_restored(service, 
         lines.append(next(service.stderr))
     assert "safetensors was altered" in "".join(lines)
     path.write_bytes(content)
-    address = service.stdout.readline().strip()
-    assert httpx2.get(f"{address}search?q=moths").json()["hits"] == before
+    assert httpx2.get(f"{address}search?q=moths", timeout=60).json()["hits"] == before
     service.kill()
     assert "Traceback" not in "".join(lines) + service.stderr.read()
 

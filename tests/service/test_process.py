@@ -248,3 +248,57 @@ def test_an_upload_is_answered_or_undone_when_the_service_stops(folder):
     assert reply.headers["connection"] == "close"
     assert len(Searcher.open(folder)) == 3
     assert "Traceback" not in "".join(service.lines)
+
+
+def children(process):
+    names = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(name) for name in names.split()]
+
+
+def wait_for_workers(service):
+    end = time.monotonic() + 60
+    while len(workers := children(service.process)) < 2:
+        assert time.monotonic() < end
+    return workers
+
+
+def test_workers_share_the_address_the_changes_and_the_counts(tmp_path):
+    model = load_model("shipped")
+    folder = tmp_path / "index"
+    Searcher.build(folder, word_model.corpus()[:5], model, model="shipped")
+    service = Service(folder, "--workers", "2")
+    try:
+        workers = wait_for_workers(service)
+        # Every connection is a new one: both workers answer, and both see each change.
+        for number in range(6):
+            document = {"id": f"new-{number}", "text": f"A hawk moth of valley {number}."}
+            reply = service.ask("POST", "documents", json={"documents": [document]})
+            assert reply.json()["documents"] == 6 + number
+            for _ in range(4):
+                assert service.ask(path=f"documents/new-{number}").status_code == 200
+                assert len(service.ask(path="search?q=moth&k=50").json()["hits"]) == 6 + number
+        counts = service.ask(path="metrics").text
+        assert 'boolattn_requests_total{route="/search",status="200"} 24.0' in counts
+        assert f"boolattn_documents {6 + 5}.0" in counts
+        # One that is killed starts again, and the other one answers meanwhile.
+        os.kill(workers[0], signal.SIGKILL)
+        time.sleep(0.5)
+        for _ in range(5):
+            assert service.ask(path="search?q=moth").status_code == 200
+        assert workers[0] not in wait_for_workers(service)
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(20) == 0
+    finally:
+        service.stop()
+    log = "".join(service.lines)
+    assert "Traceback" not in log
+    assert log.count("the service ended with SIGKILL") == 1
+    assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+def test_workers_that_cannot_start_say_so_once(tmp_path):
+    command = [*COMMAND, str(tmp_path / "nothing"), "--port", "0", "--workers", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "nothing" in done.stderr

@@ -9,6 +9,7 @@ import gc
 import json
 import logging
 import os
+import signal
 import sys
 from functools import reduce
 from importlib import import_module
@@ -82,9 +83,8 @@ def main() -> None:
         # Read by numpy: a query has too little work for threads, and would wait for them.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if verb == "serve":
-        from boolattn.service.supervisor import supervise
-
-        supervise()
+        # Modules that are being loaded would turn KeyboardInterrupt into other errors.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         sys.exit(app(standalone_mode=False))
     except (click.Abort, KeyboardInterrupt):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import click
@@ -50,17 +53,26 @@ def serve(index: str, host: str, port: int, **options: Any) -> None:
         trusted_proxies=options["trusted_proxy"],
         api_key=None if key is None else key_from(key),
     )
+    if settings.workers > 1:  # read when prometheus_client is imported
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = mkdtemp(prefix="boolattn-metrics-")
+    from boolattn.service.app import Server, address_of, create_app, listen
+    from boolattn.service.supervisor import supervise
+
+    listener = listen(host, port)
+    if settings.api_key is None and host not in LOOPBACK:
+        note("boolattn: no API key is set: anyone who reaches this address can search")
+    try:
+        ready = supervise(settings.workers, address_of(listener))
+    except SystemExit:  # in the process that watches
+        shutil.rmtree(os.environ.get("PROMETHEUS_MULTIPROC_DIR", ""), ignore_errors=True)
+        raise
     searcher = open_index(index, options["model"], device=options["device"])
     name = searcher.settings.model
     label = NAMES.get(name) or Path(name).name or "unnamed model"
-    from boolattn.service.app import Server, address_of, create_app, listen
-
-    listener = listen(host, port)
     # Loads what is loaded on first use, so that the first caller does not wait.
     if len(searcher):
         searcher.search("warm-up", 1)
-    if settings.api_key is None and host not in LOOPBACK:
-        note("boolattn: no API key is set: anyone who reaches this address can search")
-    app = create_app(searcher, replace(settings, label=label))
-    server = Server(app, settings, ready=lambda: click.echo(address_of(listener)))
-    server.run(sockets=[listener])
+    # A change by one worker is seen by all.
+    refresh = 0.0 if settings.workers > 1 else settings.refresh
+    app = create_app(searcher, replace(settings, label=label, refresh=refresh))
+    Server(app, settings, ready=ready).run(sockets=[listener])

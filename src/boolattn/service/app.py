@@ -224,7 +224,7 @@ class Server(uvicorn.Server):
     """``run(sockets=[listen(host, port)])`` starts it; a signal ends it."""
 
     def __init__(
-        self, app: FastAPI, settings: ServiceSettings, *, ready: Callable[[], None] = lambda: None
+        self, app: FastAPI, settings: ServiceSettings, *, ready: Callable[[], object] = lambda: None
     ) -> None:
         """Configure the server; ``ready`` is called when it accepts requests."""
         limit = max_connections()
@@ -241,8 +241,8 @@ class Server(uvicorn.Server):
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
             timeout_keep_alive=_KEEP_ALIVE_S,
-            # Accepted at once, before any can be closed again.
-            backlog=max(1, limit // 16),
+            # Accepted at once, before any can be closed again; one leaves others to other workers.
+            backlog=1 if settings.workers > 1 else max(1, limit // 16),
             timeout_graceful_shutdown=math.ceil(settings.timeout) + 1,
         )
         super().__init__(config)

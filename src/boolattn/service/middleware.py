@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import os
 import time
 from asyncio import FIRST_COMPLETED
 from collections import Counter
@@ -18,6 +19,10 @@ from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING
 
 import prometheus_client
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 
@@ -25,8 +30,9 @@ from boolattn.service.batching import CLIENT
 from boolattn.service.schemas import RefusedError, as_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from prometheus_client import Metric
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from boolattn.service.settings import ServiceSettings
@@ -54,11 +60,21 @@ HEADERS = {
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
+@dataclass(frozen=True)
+class _Gauge(Collector):
+    name: str
+    text: str
+    read: Callable[[], float]
+
+    def collect(self) -> Iterable[Metric]:
+        yield GaugeMetricFamily(self.name, self.text, self.read())
+
+
 class Metrics:
-    """The metrics of one application, in a registry of its own."""
+    """The metrics of one application: counts, of all workers, and gauges of this process."""
 
     def __init__(self) -> None:
-        self._registry = prometheus_client.CollectorRegistry()
+        self._registry, self._gauges = CollectorRegistry(), CollectorRegistry()
         count = partial(prometheus_client.Counter, registry=self._registry)
         self.requests = count("boolattn_requests_total", "Requests answered.", ["route", "status"])
         self.refused = count("boolattn_refused_total", "Requests refused, by error code.", ["code"])
@@ -71,11 +87,14 @@ class Metrics:
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Add a value that is read whenever the metrics are."""
-        prometheus_client.Gauge(name, text, registry=self._registry).set_function(read)
+        self._gauges.register(_Gauge(name, text, read))
 
     def text(self) -> bytes:
         """Write all metrics in the Prometheus text format."""
-        return prometheus_client.generate_latest(self._registry)
+        counts = self._registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            MultiProcessCollector(counts := CollectorRegistry())  # type: ignore[no-untyped-call]
+        return generate_latest(counts) + generate_latest(self._gauges)
 
 
 @dataclass

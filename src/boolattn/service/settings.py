@@ -28,6 +28,7 @@ class ServiceSettings:
     max_work: int = limited(
         1 << 15, least=1, help="Most operands of a query times its results and 200 candidates."
     )
+    workers: int = limited(1, least=1, help="Processes; each has the other limits.")
     concurrency: int = limited(64, least=1, help="Most active requests.")
     per_client: int = limited(48, least=1, help="Most active requests of one client.")
     timeout: float = limited(10.0, above=0, below=86_400, help="Seconds that a request may take.")

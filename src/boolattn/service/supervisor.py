@@ -1,7 +1,7 @@
-"""Starts a crashed service again: the process that people start only watches the one that serves.
+"""Starts the processes that serve, and starts one again that crashed; it only watches them.
 
 A fault in a memory map, which a file that is cut under the service causes, ends a process without
-an exception. May import: nothing.
+an exception.
 """
 
 from __future__ import annotations
@@ -12,50 +12,81 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _PAUSE_S, _MAX_PAUSE_S, _LONG_S = 1.0, 30.0, 60.0
 _PR_SET_PDEATHSIG = 1
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
-def supervise() -> None:
-    """Return in a child process, and again in another when a signal killed it.
+def supervise(n_workers: int, address: str) -> Callable[[], object]:
+    """Return in each of the workers, and in another for one that a signal killed.
 
-    This process passes SIGTERM and SIGINT on, and ends with the child's exit status.
+    A worker calls what is returned when it accepts requests; then the next one starts. This process
+    prints the address when the first one does, passes SIGTERM and SIGINT on, and ends with the exit
+    status of the worker that ends first.
     """
     pause, has_crashed, asked = _PAUSE_S, False, list[int]()
-    while hasattr(os, "fork"):
-        start, child = time.monotonic(), os.fork()
-        if not child:
-            _end_with_parent()
-            return
+    workers: dict[int, float] = {}  # process: when it was started
 
-        def pass_on(number: int, _frame: object, child: int = child) -> None:
-            asked.append(number)
-            with suppress(ProcessLookupError):
-                os.kill(child, number)
+    def pass_on(number: int, _frame: object) -> None:
+        asked.append(number)
+        _send(number, workers)
 
-        for number in _PASSED_ON:
-            signal.signal(number, pass_on)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        for number in _PASSED_ON:
-            signal.signal(number, signal.SIG_DFL)  # ends while it waits
+    while True:
+        is_ready = True
+        while is_ready and not asked and len(workers) < n_workers:
+            _handle(signal.SIG_DFL)  # a signal ends this process, and so its workers
+            reading, writing = os.pipe()
+            worker = os.fork()
+            if not worker:
+                _end_with_parent()
+                return partial(os.write, writing, b"1")
+            workers[worker] = time.monotonic()
+            _handle(pass_on)
+            os.close(writing)
+            is_ready = bool(os.read(reading, 1))  # nothing if the worker has ended
+            os.close(reading)
+            if is_ready and address:
+                click.echo(address)
+                address = ""
+        worker, result = os.wait()
+        seconds = time.monotonic() - workers.pop(worker)
+        status = os.waitstatus_to_exitcode(result)
         status = 0 if -status in asked else status  # uvicorn ends with the signal
         if asked or status == 0 or (status > 0 and not has_crashed):
+            _send(signal.SIGTERM, workers)
+            for _ in workers:
+                os.wait()
             sys.exit(status if status >= 0 else 128 - status)
         has_crashed = True
-        pause = _PAUSE_S if time.monotonic() - start > _LONG_S else min(2 * pause, _MAX_PAUSE_S)
+        pause = _PAUSE_S if seconds > _LONG_S else min(2 * pause, _MAX_PAUSE_S)
         cause = signal.Signals(-status).name if status < 0 else f"status {status}"
-        line = f"boolattn: the service ended with {cause}; it starts again in {pause:g} s\n"
-        sys.stderr.write(line)
-        sys.stderr.flush()
+        line = f"boolattn: the service ended with {cause}; it starts again in {pause:g} s"
+        click.echo(line, err=True)
+        _handle(signal.SIG_DFL)
         time.sleep(pause)
+
+
+def _handle(handler: signal.Handlers | Callable[[int, object], None]) -> None:
+    for number in _PASSED_ON:
+        signal.signal(number, handler)
+
+
+def _send(number: int, workers: dict[int, float]) -> None:
+    for worker in workers:
+        with suppress(ProcessLookupError):
+            os.kill(worker, number)
 
 
 def _end_with_parent() -> None:
     """Let this process get SIGTERM when its parent ends, and Ctrl-C only from it."""
     os.setpgid(0, 0)
-    # Modules that are being loaded would turn KeyboardInterrupt into other errors, or ignore it.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
