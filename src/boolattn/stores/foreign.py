@@ -7,8 +7,11 @@ that were read get numbers, in the order of their coming; these are the keys of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection as Names
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,25 +21,14 @@ from boolattn.errors import ConfigError, MissingDataError, QueryError, ServerErr
 from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
 from boolattn.settings import checked
-from boolattn.stores.base import Keys, Mask, Reader, ServerStore, similarities
+from boolattn.stores.base import Array, Keys, Mask, Reader, ServerStore, similarities
 from boolattn.stores.filters import Condition, Filter
 from boolattn.stores.settings import StoreSettings
 
-if TYPE_CHECKING:
-    from collections.abc import Collection as Names
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float32]
-    Client = Any
-    Row = dict[str, Any]
-    Found = tuple[Any, float, Row]  # id, score and some values
-    Described = tuple[
-        Mapping[str, Any], Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]
-    ]
-
+Client: TypeAlias = "Any"  # by this name, arguments are checked
+Row = dict[str, Any]
+Found = tuple[Any, float, Row]  # id, score and some values
+Described = tuple[Mapping[str, Any], Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]]
 #: How a collection compares vectors.
 COSINE, DOT = "cosine", "dot"
 #: Names of the field with the text, where none is given.

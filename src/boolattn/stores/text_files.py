@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 from boolattn.errors import DataError
 from boolattn.files import require
 from boolattn.jsonl import read_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _HEADING = re.compile(r"^# +(.+?)(?: +#+)?$|^(.+)\n=+$", re.M)
 #: Markup of Markdown and what is left of it, in the order in which they are applied.

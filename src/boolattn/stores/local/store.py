@@ -20,13 +20,12 @@ from boolattn.stores.local.manifest import Manifest, check_files, read_manifest,
 from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
 from boolattn.stores.local.snapshot import Snapshot, faiss_module, write_graph
 from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
-from boolattn.stores.writer import Draft
+from boolattn.stores.writer import Batch, Draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from boolattn.stores.settings import StoreSettings
-    from boolattn.stores.writer import Batch
 
 _PRECISIONS = ("float32", "float16", "int8")
 

@@ -12,10 +12,10 @@ import numpy as np
 from boolattn.errors import DataError, ServerError
 from boolattn.stores.analysis import document_terms
 from boolattn.stores.filters import MAX_TAGS, NUMBERS, Filter, document_numbers, document_tags
-from boolattn.stores.points.database import EMPTY, IS_HEAD, VECTOR, WORDS
+from boolattn.stores.points.database import EMPTY, IS_HEAD, VECTOR, WORDS, Database, State
 from boolattn.stores.settings import StoreSettings, no_documents
 from boolattn.stores.values import key_of, number_key, passage_keys, term_index
-from boolattn.stores.writer import Draft
+from boolattn.stores.writer import Batch, Draft, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.stores.base import Array
     from boolattn.stores.foreign import Row
-    from boolattn.stores.points.database import Database, State
-    from boolattn.stores.writer import Batch, Entry
 
 #: Points and estimated bytes of one request; a server takes some 32 MB.
 _MAX_POINTS, _MAX_BYTES = 250, 1 << 24

@@ -12,9 +12,10 @@ import json
 import logging
 import os
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Condition, Filter, of_type
-from boolattn.stores.foreign import COSINE, DOT
+from boolattn.stores.foreign import COSINE, DOT, Client, Described, Found, Row
 from boolattn.stores.points.database import (
     CANDIDATES,
     IS_HEAD,
@@ -42,11 +43,6 @@ try:
     from pymilvus.exceptions import MilvusException
 except ImportError as error:
     raise MissingDataError("Milvus needs: pip install 'boolattn[milvus]'") from error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from boolattn.stores.foreign import Client, Described, Found, Row
 
 #: Seconds that an answer may take, and seconds for a graph to be built or read.
 TIMEOUT, _LOAD_TIMEOUT = 30.0, 3600.0

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from pgvector import HalfVector, Vector
@@ -21,11 +22,14 @@ from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Array, one_line
 from boolattn.stores.filters import Condition, Filter
-from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import IS_HEAD, VECTOR, WORDS, Database
+from boolattn.stores.foreign import COSINE, DOT, Client, Described, Found, Row
+from boolattn.stores.points.database import IS_HEAD, VECTOR, WORDS, Database, State
 from boolattn.stores.points.postgres_server import (
     ERRORS,
+    Connection,
+    Parameters,
     PostgresServer,
+    Types,
     quoted,
     quoted_table,
     written,
@@ -33,13 +37,6 @@ from boolattn.stores.points.postgres_server import (
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.settings import HNSW
 from boolattn.stores.values import term_index
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from boolattn.stores.foreign import Client, Described, Found, Row
-    from boolattn.stores.points.database import State
-    from boolattn.stores.points.postgres_server import Connection, Parameters, Types
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
 _FEW = 16_384

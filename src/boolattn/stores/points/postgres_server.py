@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boolattn.errors import MissingDataError, QueryError, ServerError
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, SIGNS, Condition, Filter, of_type
-from boolattn.stores.foreign import COSINE, DOT
+from boolattn.stores.foreign import COSINE, DOT, Described
 from boolattn.stores.points.database import LACKS, expression
 from boolattn.stores.settings import busy
 
@@ -20,14 +21,9 @@ try:
 except ImportError as error:
     raise MissingDataError("Postgres needs: pip install 'boolattn[pgvector]'") from error
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from boolattn.stores.foreign import Described
-
-    Connection = Any
-    Parameters = Sequence[Any] | Mapping[str, Any]
-    Types = Mapping[str, tuple[str, str]]  # type and category of each column
+Connection = Any
+Parameters = Sequence[Any] | Mapping[str, Any]
+Types = Mapping[str, tuple[str, str]]  # type and category of each column
 
 #: Connections of one store; further threads wait for one.
 _CONNECTIONS = 4

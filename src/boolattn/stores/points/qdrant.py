@@ -13,13 +13,14 @@ import os
 import pickle  # nosec B403
 import sqlite3
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, Condition, Filter, date_range
-from boolattn.stores.foreign import COSINE, DOT
+from boolattn.stores.foreign import COSINE, DOT, Client, Described, Found, Row
 from boolattn.stores.points.database import CANDIDATES, LACKS, VECTOR, WORDS, Database
 from boolattn.stores.points.store import PointStore
 
@@ -39,13 +40,7 @@ try:
 except ImportError as error:
     raise MissingDataError("Qdrant needs: pip install 'boolattn[qdrant]'") from error
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from boolattn.stores.foreign import Client, Described, Found, Row
-
-    Model = Any  # of the client's
-
+Model = Any  # of the client's
 TIMEOUT = 30
 #: What the client raises, and besides what a damaged folder does.
 _ERRORS = (ApiException, QdrantException, ValueError, RuntimeError, OSError, sqlite3.Error)
