@@ -136,8 +136,7 @@ class PostgresCollection(Database):
             answers = self._near(queries, n, test, values, names)
         else:
             answers = (self._worded if self.alias else self._texts)(queries, n, test, values)
-        row_of = self._row if names else lambda *_: {}
-        return [[(key, score, row_of(names, row)) for score, key, *row in a] for a in answers]
+        return [[(key, score, self._row(names, row)) for score, key, *row in a] for a in answers]
 
     def _near(
         self, vectors: Sequence[Array], n: int, test: str, values: Row, names: Sequence[str]
@@ -208,15 +207,13 @@ class PostgresCollection(Database):
         return [schema + dot + name for (name,) in self._execute(statement, (schema,))]
 
     def create_collection(self) -> None:
-        n_bytes = self.settings.dimension * (2 if self.vector_type == "halfvec" else 4)
+        dimension = self.settings.dimension
+        n_bytes = dimension * (2 if self.vector_type == "halfvec" else 4)
         if self.settings.vectors == HNSW and n_bytes > _MAX_GRAPH:
-            limits = (
-                f"vectors of 2000 dimensions, of 4000 in float16, not {self.settings.dimension}"
-            )
+            limits = f"vectors of 2000 dimensions, of 4000 in float16, not {dimension}"
             raise ConfigError(f"pgvector's graph takes {limits}: use --vectors exact")
-        kinds = {name: kind for name, (kind, _) in _COLUMNS.items()}
-        kinds["vector"] = f"{self.vector_type}({self.settings.dimension})"
-        columns = [f"{name} {kind} NOT NULL" for name, kind in kinds.items()]
+        columns = [f"{name} {kind} NOT NULL" for name, (kind, _) in _COLUMNS.items()]
+        columns.append(f"vector {self.vector_type}({dimension}) NOT NULL")
         # Plain vectors are read without a detour by searches that compare every row.
         storage = "PLAIN" if n_bytes <= _MAX_INLINE else "EXTERNAL"
         self._execute(
