@@ -143,11 +143,13 @@ class ForeignStore(ServerStore):
         self.settings = StoreSettings(
             fingerprint="",
             dimension=collection.dimension,
-            similarity=collection.metric,
+            similarity=metric,
             words=bool(collection.word_field),
             lexicon=load_kinds().digest,
         )
-        self._collection, self._is_dot = collection, collection.metric == DOT
+        self._collection = collection
+        # The length of a vector counts for the inner product alone.
+        self._compared = np.asarray if metric == DOT else unit
         self._ids: list[Any] = []
         self._numbers: dict[str, int] = {}
         self._vectors: dict[int, Array] = {}
@@ -167,8 +169,7 @@ class ForeignStore(ServerStore):
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
-        # The length of a vector counts for the inner product alone.
-        queries = vectors if self._is_dot else unit(vectors)
+        queries = self._compared(vectors)
         return self._search(self._collection.vector_field, [*queries], n, where)
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
@@ -259,7 +260,7 @@ class ForeignStore(ServerStore):
         rows = self._collection.get(ids, field).items()
         read = {key: row[field] for key, row in rows if field in row}
         vectors = self._finite(np.array([*read.values()], np.float32))
-        return dict(zip(read, vectors if self._is_dot or not read else unit(vectors), strict=True))
+        return dict(zip(read, self._compared(vectors), strict=True))
 
     def _finite(self, values: Array) -> Array:
         if not np.isfinite(values).all():
