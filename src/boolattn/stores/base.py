@@ -283,11 +283,10 @@ def _mean(vectors: Array) -> Array:
 
 def similarities(queries: Array, vectors: Array, out: Array | None = None) -> Array:
     """Return inner products. Shape ``(queries, vectors)``."""
-    products = np.empty((len(queries), len(vectors)), np.float32) if out is None else out
     if len(queries) > _FEW_QUERIES:
-        return np.matmul(queries, vectors.T, out=products)
+        return np.matmul(queries, vectors.T, out=out, dtype=np.float32)
     # Unlike a product of matrices this starts no threads, for which it would wait.
-    return np.vecdot(vectors, queries[:, None], out=products)
+    return np.vecdot(vectors, queries[:, None], out=out, dtype=np.float32)
 
 
 @contextmanager
