@@ -135,6 +135,10 @@ class Draft(ABC):
     def write(self, batch: Batch, vectors: Array) -> None:
         """Write documents with the vectors of their passages."""
 
+    def no_documents(self) -> DataError:
+        """Return the error that a corpus is empty."""
+        return DataError("the corpus holds no documents, so there is nothing to index")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Writer:
