@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection as Names
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -156,9 +156,8 @@ class ForeignStore(ServerStore):
         self._documents: dict[int, Document | None] = {}
         self._required: set[Condition] = set()
 
-    @contextmanager
-    def reading(self) -> Iterator[Reader]:
-        yield ForeignStore(self._collection)
+    def reading(self) -> nullcontext[Reader]:
+        return nullcontext(ForeignStore(self._collection))
 
     def adding(self) -> Any:  # noqa: ANN401
         """Refuse: external collections are read-only."""
