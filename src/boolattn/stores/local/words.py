@@ -137,9 +137,7 @@ class Words:
         claims = np.zeros(len(rows), np.int8)
         if len(rows) and terms:
             if len(rows) < _FEW:
-                these = _any_of(
-                    [Query.term_query(self._schema, _ROW, row) for row in rows.tolist()]
-                )
+                these = _any_of(Query.term_query(self._schema, _ROW, row) for row in rows.tolist())
             else:
                 these = Query.term_set_query(self._schema, _ROW, rows.tolist())
             # Only denied terms have a score.
