@@ -7,7 +7,6 @@ with the statistics of the moment.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -81,7 +80,7 @@ class PostgresCollection(Database):
     @contextmanager
     def writing(self, *, is_build: bool = False) -> Iterator[Self]:
         with self._server.writing(self.alias, is_owner=is_build) as connection:
-            other = copy.copy(self)
+            other = self.at(self.collection)
             other._connection = connection
             with nullcontext() if is_build else connection.transaction():
                 yield other
