@@ -117,7 +117,8 @@ class Database(Collection):
 
     def known_target(self) -> str:
         """Return that collection; refuse a name that stands for none."""
-        if target := self.target():
+        is_there = not self.path or self.path.exists()
+        if is_there and (target := self.target()):
             return target
         raise no_index(self.name)
 

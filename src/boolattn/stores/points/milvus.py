@@ -186,8 +186,6 @@ class MilvusCollection(Database):
         return f"(not {test})" if is_json else f"({name} is null or not ({test}))"
 
     def target(self) -> str:
-        if self.path and not self.path.exists():
-            return ""
         self.names()  # a server that does not answer is an error
         try:
             return str(self.call("describe_alias", self.alias)["collection_name"])

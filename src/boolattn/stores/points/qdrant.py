@@ -165,8 +165,6 @@ class QdrantCollection(Database):
         return models.Filter(should=tests or [_any_of(key, ())])
 
     def target(self) -> str:
-        if self.path and not self.path.exists():
-            return ""
         aliases = self.call("get_aliases").aliases
         return next((a.collection_name for a in aliases if a.alias_name == self.alias), "")
 
