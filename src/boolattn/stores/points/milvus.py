@@ -198,11 +198,10 @@ class MilvusCollection(Database):
     def create_collection(self) -> None:
         is_lite = "lite" in str(self.call("get_server_version")).lower()
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field("key", DataType.INT64, is_primary=True)
-        for name in ("document", "part", "n_passages"):
-            schema.add_field(name, DataType.INT64)
-        for name, n_bytes in (("id", _BYTES), ("version", 64)):
-            schema.add_field(name, DataType.VARCHAR, max_length=n_bytes)
+        for name in ("key", "document", "part", "n_passages"):
+            schema.add_field(name, DataType.INT64, is_primary=name == "key")
+        schema.add_field("id", DataType.VARCHAR, max_length=_BYTES)
+        schema.add_field("version", DataType.VARCHAR, max_length=64)
         schema.add_field("numbers", DataType.JSON)
         for name, (n_items, n_bytes) in _LISTS.items():
             limits = {"max_capacity": n_items, "max_length": n_bytes}
@@ -218,8 +217,7 @@ class MilvusCollection(Database):
         lists = () if is_lite else ("tags", "asserted", "denied")
         for name in ("document", "part", *lists):
             index.add_index(name, index_type="INVERTED")
-        options = {"schema": schema, "consistency_level": "Strong"}
-        self.call("create_collection", self.collection, **options)
+        self.call("create_collection", self.collection, schema=schema, consistency_level="Strong")
         # Not loaded before its rows are there: Milvus Lite would read a graph while it writes it.
         self.call("create_index", self.collection, index, sync=False)
 

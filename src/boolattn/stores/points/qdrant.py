@@ -176,10 +176,9 @@ class QdrantCollection(Database):
         vector = models.VectorParams(size=settings.dimension, distance=models.Distance.DOT)
         if settings.vectors == "exact":
             vector.hnsw_config = models.HnswConfigDiff(m=0)  # no graph
-        words = {self.word_field: models.SparseVectorParams(modifier=models.Modifier.IDF)}
-        options = {"sparse_vectors_config": words} if settings.words else {}
-        vectors = {self.vector_field: vector}
-        self.call("create_collection", self.collection, vectors_config=vectors, **options)
+        rarity = models.SparseVectorParams(modifier=models.Modifier.IDF)
+        words = {WORDS: rarity} if settings.words else None
+        self.call("create_collection", self.collection, {VECTOR: vector}, words)
         for name, kind in _INDEXES.items():
             self.create_index(name, kind)
 
