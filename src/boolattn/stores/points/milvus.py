@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -67,10 +67,7 @@ class MilvusCollection(Database):
 
     limit = 16_384  # Milvus's own
     parse = partial(parse_server, kind="milvus", secret="MILVUS_TOKEN")  # nosec B106
-    types: Mapping[str, str] = dict.fromkeys(_LISTS, "ARRAY") | {
-        "numbers": "JSON",
-        "version": "VARCHAR",
-    }
+    types = dict.fromkeys(_LISTS, "ARRAY") | {"numbers": "JSON", "version": "VARCHAR"}
 
     def connect(self, client: Client | str) -> None:
         self._client, is_file = client, isinstance(client, str) and "://" not in client
