@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -248,9 +248,8 @@ class Store(ABC):
 class ServerStore(Store, Reader):
     """A store that is always read in its present state."""
 
-    @contextmanager
-    def reading(self) -> Iterator[Reader]:
-        yield self
+    def reading(self) -> AbstractContextManager[Reader]:
+        return nullcontext(self)
 
     def resolve(self, condition: Condition) -> Condition:
         """Refuse to look for a part of a value, which databases do not compare alike."""
@@ -283,11 +282,10 @@ def _mean(vectors: Array) -> Array:
 
 def similarities(queries: Array, vectors: Array, out: Array | None = None) -> Array:
     """Return inner products. Shape ``(queries, vectors)``."""
-    products = np.empty((len(queries), len(vectors)), np.float32) if out is None else out
     if len(queries) > _FEW_QUERIES:
-        return np.matmul(queries, vectors.T, out=products)
+        return np.matmul(queries, vectors.T, out=out, dtype=np.float32)
     # Unlike a product of matrices this starts no threads, for which it would wait.
-    return np.vecdot(vectors, queries[:, None], out=products)
+    return np.vecdot(vectors, queries[:, None], out=out, dtype=np.float32)
 
 
 @contextmanager

@@ -10,11 +10,12 @@ import ast
 import csv
 import json
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boolattn.data.records import Document
 from boolattn.errors import DataError, MissingDataError
@@ -31,13 +32,9 @@ from boolattn.stores.filters import did_you_mean, known_name
 from boolattn.stores.text_files import READERS, read_sheets, read_text
 from boolattn.stores.values import as_boolean, flatten, is_number
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    Lines = Iterable[tuple[int, str]]
-    #: A line, or a file's name, and its row, perhaps as bytes of JSON, or what is wrong with it.
-    Rows = Iterable[tuple[int | str, Any]]
-
+Lines = Iterable[tuple[int, str]]
+#: A line, or a file's name, and its row, perhaps as bytes of JSON, or what is wrong with it.
+Rows = Iterable[tuple[int | str, Any]]
 STDIN = Path("-")
 _IDS, _TITLES, _METADATA = ("id", "_id"), ("title", "name"), "metadata."
 _TEXTS = ("text", "contents", "content", "body", "description", "abstract")

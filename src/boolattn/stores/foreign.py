@@ -7,8 +7,11 @@ that were read get numbers, in the order of their coming; these are the keys of 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection as Names
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,25 +21,14 @@ from boolattn.errors import ConfigError, MissingDataError, QueryError, ServerErr
 from boolattn.kinds.lexicon import is_tag, load_kinds
 from boolattn.scoring.exact import Ranked
 from boolattn.settings import checked
-from boolattn.stores.base import Keys, Mask, Reader, ServerStore, similarities
+from boolattn.stores.base import Array, Keys, Mask, Reader, ServerStore, similarities
 from boolattn.stores.filters import Condition, Filter
 from boolattn.stores.settings import StoreSettings
 
-if TYPE_CHECKING:
-    from collections.abc import Collection as Names
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float32]
-    Client = Any
-    Row = dict[str, Any]
-    Found = tuple[Any, float, Row]  # id, score and some values
-    Described = tuple[
-        Mapping[str, Any], Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]
-    ]
-
+Client: TypeAlias = "Any"  # by this name, arguments are checked
+Row = dict[str, Any]
+Found = tuple[Any, float, Row]  # id, score and some values
+Described = tuple[Mapping[str, Any], Sequence[str], Mapping[str, tuple[int, str]], Sequence[str]]
 #: How a collection compares vectors.
 COSINE, DOT = "cosine", "dot"
 #: Names of the field with the text, where none is given.
@@ -151,20 +143,21 @@ class ForeignStore(ServerStore):
         self.settings = StoreSettings(
             fingerprint="",
             dimension=collection.dimension,
-            similarity=collection.metric,
+            similarity=metric,
             words=bool(collection.word_field),
             lexicon=load_kinds().digest,
         )
-        self._collection, self._is_dot = collection, collection.metric == DOT
+        self._collection = collection
+        # The length of a vector counts for the inner product alone.
+        self._compared = np.asarray if metric == DOT else unit
         self._ids: list[Any] = []
         self._numbers: dict[str, int] = {}
         self._vectors: dict[int, Array] = {}
         self._documents: dict[int, Document | None] = {}
         self._required: set[Condition] = set()
 
-    @contextmanager
-    def reading(self) -> Iterator[Reader]:
-        yield ForeignStore(self._collection)
+    def reading(self) -> nullcontext[Reader]:
+        return nullcontext(ForeignStore(self._collection))
 
     def adding(self) -> Any:  # noqa: ANN401
         """Refuse: external collections are read-only."""
@@ -175,8 +168,7 @@ class ForeignStore(ServerStore):
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
-        # The length of a vector counts for the inner product alone.
-        queries = vectors if self._is_dot else unit(vectors)
+        queries = self._compared(vectors)
         return self._search(self._collection.vector_field, [*queries], n, where)
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
@@ -267,7 +259,7 @@ class ForeignStore(ServerStore):
         rows = self._collection.get(ids, field).items()
         read = {key: row[field] for key, row in rows if field in row}
         vectors = self._finite(np.array([*read.values()], np.float32))
-        return dict(zip(read, vectors if self._is_dot or not read else unit(vectors), strict=True))
+        return dict(zip(read, self._compared(vectors), strict=True))
 
     def _finite(self, values: Array) -> Array:
         if not np.isfinite(values).all():

@@ -92,11 +92,6 @@ def busy(label: object) -> IndexBusyError:
     return IndexBusyError(f"{label} is being written by another process; wait until it is done")
 
 
-def no_documents() -> DataError:
-    """Return the error that a corpus is empty."""
-    return DataError("the corpus holds no documents, so there is nothing to index")
-
-
 def check_model(
     label: str, settings: StoreSettings, fingerprint: str, digests: Mapping[str, str]
 ) -> None:

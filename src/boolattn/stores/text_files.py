@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 from boolattn.errors import DataError
 from boolattn.files import require
 from boolattn.jsonl import read_lines
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 _HEADING = re.compile(r"^# +(.+?)(?: +#+)?$|^(.+)\n=+$", re.M)
 #: Markup of Markdown and what is left of it, in the order in which they are applied.
-_MARKUP = tuple(
-    (re.compile(pattern, re.M), left)
-    for pattern, left in (
-        (r"\A---\n(?s:.*?)\n---\n", ""),  # front matter
-        (r"<!--(?s:.*?)-->|</?[a-zA-Z][^<>\n]*>", ""),
-        (r"^ *(?:```|~~~).*\n?", ""),
-        (r"!\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\])", ""),  # images
-        (r"^ *\[[^\]]+\]: .*\n?", ""),
-        (r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])", r"\1"),
-        (r"^ *\|?[-:| ]*-[-:| ]*\|[-:| ]*\n", ""),  # below the heading of a table
-        (r"^ {0,3}(?:#{1,6} +|> ?|[-*+] +|(?:[-*_] ?){3,}$|=+$)", ""),
-        (r"(?<!\w)(\*\*|__|\*|`)(?=\S)([^\n]*?\S)\1(?!\w)", r"\2"),
-        (r"\n{3,}", "\n\n"),
-    )
+_MARKUP = (
+    (r"\A---\n(?s:.*?)\n---\n", ""),  # front matter
+    (r"<!--(?s:.*?)-->|</?[a-zA-Z][^<>\n]*>", ""),
+    (r"^ *(?:```|~~~).*\n?", ""),
+    (r"!\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\])", ""),  # images
+    (r"^ *\[[^\]]+\]: .*\n?", ""),
+    (r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])", r"\1"),
+    (r"^ *\|?[-:| ]*-[-:| ]*\|[-:| ]*\n", ""),  # below the heading of a table
+    (r"^ {0,3}(?:#{1,6} +|> ?|[-*+] +|(?:[-*_] ?){3,}$|=+$)", ""),
+    (r"(?<!\w)(\*\*|__|\*|`)(?=\S)([^\n]*?\S)\1(?!\w)", r"\2"),
+    (r"\n{3,}", "\n\n"),
 )
 
 
@@ -45,7 +40,7 @@ def plain_markdown(text: str) -> str:
     'A b c e'
     """
     for pattern, left in _MARKUP:
-        text = pattern.sub(left, text)
+        text = re.sub(pattern, left, text, flags=re.M)
     return text
 
 

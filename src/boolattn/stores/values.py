@@ -11,17 +11,15 @@ import json
 import re
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from boolattn.errors import DataError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    Value = str | int | float | bool
-    Metadata = Mapping[str, Value | list[Value]]
+Value = str | int | float | bool
+Metadata = Mapping[str, Value | list[Value]]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d.*)?")
 _MONTH = re.compile(r"(\d{4})(?:-(\d\d))?")

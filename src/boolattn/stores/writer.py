@@ -6,29 +6,23 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from boolattn.data.records import Document, checked_documents
-from boolattn.encoders.callables import unit
+from boolattn.encoders.callables import Encoder, unit
 from boolattn.errors import DataError
 from boolattn.stores.analysis import cut
 from boolattn.stores.values import flatten, value_hash
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from boolattn.encoders.callables import Encoder
-
-    Array = NDArray[np.float32]
-    Spans = list[tuple[int, int]]
-    Batch = list["Entry"]
-
+Array = NDArray[np.float32]
+Spans = list[tuple[int, int]]
+Batch = list["Entry"]
 #: Encodes lists of texts, in order; a cluster may encode several at once.
 Encode: TypeAlias = "Callable[[Iterable[list[str]]], Iterator[Array]]"
 #: Maximum size of the text of one batch, which is in memory while it is encoded.
@@ -140,6 +134,10 @@ class Draft(ABC):
     @abstractmethod
     def write(self, batch: Batch, vectors: Array) -> None:
         """Write documents with the vectors of their passages."""
+
+    def no_documents(self) -> DataError:
+        """Return the error that a corpus is empty."""
+        return DataError("the corpus holds no documents, so there is nothing to index")
 
 
 @dataclass(frozen=True, kw_only=True)

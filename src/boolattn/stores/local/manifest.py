@@ -12,19 +12,17 @@ import logging
 import os
 import shlex
 import shutil
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from boolattn import checksums
 from boolattn.checksums import file_sum
 from boolattn.errors import BoolattnError, ConfigError, DataError, IndexFolderError
 from boolattn.settings import build, check_types
 from boolattn.stores.settings import StoreSettings, busy, no_index, saved_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-    from pathlib import Path
 
 FORMAT = 4
 MANIFEST, LOCK, SEGMENTS, PART = "manifest.json", "lock", "segments", ".part"

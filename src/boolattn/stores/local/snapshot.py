@@ -92,7 +92,7 @@ class Snapshot(Rows, Reader):
             is_all = not self.has_passages or n_rows >= self.n_rows
             if is_all or all(len(answer.rows) == n for answer in ranked):
                 return ranked
-            n_rows = min(4 * n_rows, self.n_rows)
+            n_rows *= 4
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)
@@ -290,9 +290,8 @@ def _recall(index: FaissIndex, rows: Rows) -> dict[str, float]:
     queries, recall = rows.row_vectors(chosen), {}
     exact = exact_scores(rows, queries)
     for depth in DEPTHS:
-        n = min(depth, rows.n_rows)
-        least = top_k(exact, n).scores[:, -1:] - _TIE  # ties are interchangeable
-        share = (_search_graph(index, rows, queries, n, None).scores >= least).mean()
+        least = top_k(exact, depth).scores[:, -1:] - _TIE  # ties are interchangeable
+        share = (_search_graph(index, rows, queries, depth, None).scores >= least).mean()
         recall[str(depth)] = round(float(share), 4)
     return recall
 

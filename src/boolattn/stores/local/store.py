@@ -6,10 +6,11 @@ Many processes may read it while one writes to it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +20,8 @@ from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest, read_stamps
 from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
 from boolattn.stores.local.snapshot import Snapshot, faiss_module, write_graph
-from boolattn.stores.settings import EXACT, HNSW, check_build, check_ids, no_documents
-from boolattn.stores.writer import Draft
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from boolattn.stores.settings import StoreSettings
-    from boolattn.stores.writer import Batch
+from boolattn.stores.settings import EXACT, HNSW, StoreSettings, check_build, check_ids
+from boolattn.stores.writer import Batch, Draft
 
 _PRECISIONS = ("float32", "float16", "int8")
 
@@ -76,7 +71,7 @@ class LocalStore(Store):
             draft = LocalDraft(folder, base)
             yield draft
             if not draft.files:
-                raise no_documents()
+                raise draft.no_documents()
             draft.finish()
 
     @property

@@ -16,7 +16,7 @@ from tantivy import Occur, Query
 
 from boolattn.errors import IndexFolderError
 from boolattn.files import scratch_folder
-from boolattn.kinds.lexicon import Kinds, is_tag
+from boolattn.kinds.lexicon import is_tag
 from boolattn.scoring.exact import Ranked
 from boolattn.stores.analysis import DELTA, analyzer, document_terms, indexed_text, spaced, terms_of
 from boolattn.stores.base import Claim, Claims, Keys, Mask
@@ -62,7 +62,14 @@ def write_words(
         # One thread, so that documents are in the order of their rows.
         writer = index.writer(heap_size=_HEAP, num_threads=1)
         for row, document in documents:
-            writer.add_document(_entry(row, document, manifest.settings.known_kinds))
+            terms = document_terms(document, manifest.settings.known_kinds)
+            values = {
+                _ROW: row,
+                _BODY: spaced(indexed_text(document)),
+                _DENIED: terms.denied,
+                _KINDS: [*filter(is_tag, terms.counts)],
+            }
+            writer.add_document(tantivy.Document.from_dict(values, index.schema))
         writer.commit()
         writer.wait_merging_threads()
     except ValueError as error:
@@ -77,16 +84,6 @@ def write_words(
     part.rename(target)
     paths = sorted(target.iterdir())
     return replace(manifest.with_files(folder, WORDS, paths), words=target.name)
-
-
-def _entry(row: int, document: Document, kinds: Kinds | None) -> tantivy.Document:
-    terms, entry = document_terms(document, kinds), tantivy.Document()
-    entry.add_unsigned(_ROW, row)
-    entry.add_text(_BODY, spaced(indexed_text(document)))
-    for name, values in ((_DENIED, terms.denied), (_KINDS, filter(is_tag, terms.counts))):
-        for term in values:
-            entry.add_text(name, term)
-    return entry
 
 
 class Words:
@@ -140,9 +137,7 @@ class Words:
         claims = np.zeros(len(rows), np.int8)
         if len(rows) and terms:
             if len(rows) < _FEW:
-                these = _any_of(
-                    [Query.term_query(self._schema, _ROW, row) for row in rows.tolist()]
-                )
+                these = _any_of(Query.term_query(self._schema, _ROW, row) for row in rows.tolist())
             else:
                 these = Query.term_set_query(self._schema, _ROW, rows.tolist())
             # Only denied terms have a score.

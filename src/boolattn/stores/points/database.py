@@ -12,25 +12,20 @@ import copy
 import json
 import re
 from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from boolattn.errors import IndexFolderError
 from boolattn.stores.base import warned
 from boolattn.stores.filters import EXISTS, NUMBERS, RANGES, Condition, Filter, tag
-from boolattn.stores.foreign import DOT, Collection
+from boolattn.stores.foreign import DOT, Collection, Row
 from boolattn.stores.settings import StoreSettings, no_index, saved_settings
 from boolattn.stores.values import filter_hash, number_key
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from boolattn.stores.foreign import Row
-
-    #: Format, settings, collection, mean length of documents, and fields of the metadata.
-    State = dict[str, Any]
-
+#: Format, settings, collection, mean length of documents, and fields of the metadata.
+State = dict[str, Any]
 FORMAT = 3
 #: The point with the state of the store; no document has its key, and it is no passage.
 STATE, NO_PASSAGE = 0, -1
@@ -122,7 +117,8 @@ class Database(Collection):
 
     def known_target(self) -> str:
         """Return that collection; refuse a name that stands for none."""
-        if target := self.target():
+        is_there = not self.path or self.path.exists()
+        if is_there and (target := self.target()):
             return target
         raise no_index(self.name)
 

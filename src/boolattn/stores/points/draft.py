@@ -12,10 +12,9 @@ import numpy as np
 from boolattn.errors import DataError, ServerError
 from boolattn.stores.analysis import document_terms
 from boolattn.stores.filters import MAX_TAGS, NUMBERS, Filter, document_numbers, document_tags
-from boolattn.stores.points.database import EMPTY, IS_HEAD, VECTOR, WORDS
-from boolattn.stores.settings import StoreSettings, no_documents
+from boolattn.stores.points.database import EMPTY, IS_HEAD, VECTOR, WORDS, Database, State
 from boolattn.stores.values import key_of, number_key, passage_keys, term_index
-from boolattn.stores.writer import Draft
+from boolattn.stores.writer import Batch, Draft, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.stores.base import Array
     from boolattn.stores.foreign import Row
-    from boolattn.stores.points.database import Database, State
-    from boolattn.stores.writer import Batch, Entry
+    from boolattn.stores.settings import StoreSettings
 
 #: Points and estimated bytes of one request; a server takes some 32 MB.
 _MAX_POINTS, _MAX_BYTES = 250, 1 << 24
@@ -77,7 +75,7 @@ class PointDraft(Draft):
     def finish(self) -> None:
         """Let the database index what was written, and count the documents."""
         if not self._n_documents:
-            raise no_documents()
+            raise self.no_documents()
         self._database.finish()
         if (n_written := self._database.count(Filter((IS_HEAD,)))) != self._n_documents:
             reason = "some were left out since a build was stopped, or the server lost some"

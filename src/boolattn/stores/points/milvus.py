@@ -12,9 +12,10 @@ import json
 import logging
 import os
 import re
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import MAX_TAGS, RANGES, SIGNS, Condition, Filter, of_type
-from boolattn.stores.foreign import COSINE, DOT
+from boolattn.stores.foreign import COSINE, DOT, Client, Described, Found, Row
 from boolattn.stores.points.database import (
     CANDIDATES,
     IS_HEAD,
@@ -42,11 +43,6 @@ try:
     from pymilvus.exceptions import MilvusException
 except ImportError as error:
     raise MissingDataError("Milvus needs: pip install 'boolattn[milvus]'") from error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from boolattn.stores.foreign import Client, Described, Found, Row
 
 #: Seconds that an answer may take, and seconds for a graph to be built or read.
 TIMEOUT, _LOAD_TIMEOUT = 30.0, 3600.0
@@ -71,10 +67,7 @@ class MilvusCollection(Database):
 
     limit = 16_384  # Milvus's own
     parse = partial(parse_server, kind="milvus", secret="MILVUS_TOKEN")  # nosec B106
-    types: Mapping[str, str] = dict.fromkeys(_LISTS, "ARRAY") | {
-        "numbers": "JSON",
-        "version": "VARCHAR",
-    }
+    types = dict.fromkeys(_LISTS, "ARRAY") | {"numbers": "JSON", "version": "VARCHAR"}
 
     def connect(self, client: Client | str) -> None:
         self._client, is_file = client, isinstance(client, str) and "://" not in client
@@ -190,8 +183,6 @@ class MilvusCollection(Database):
         return f"(not {test})" if is_json else f"({name} is null or not ({test}))"
 
     def target(self) -> str:
-        if self.path and not self.path.exists():
-            return ""
         self.names()  # a server that does not answer is an error
         try:
             return str(self.call("describe_alias", self.alias)["collection_name"])
@@ -204,11 +195,10 @@ class MilvusCollection(Database):
     def create_collection(self) -> None:
         is_lite = "lite" in str(self.call("get_server_version")).lower()
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field("key", DataType.INT64, is_primary=True)
-        for name in ("document", "part", "n_passages"):
-            schema.add_field(name, DataType.INT64)
-        for name, n_bytes in (("id", _BYTES), ("version", 64)):
-            schema.add_field(name, DataType.VARCHAR, max_length=n_bytes)
+        for name in ("key", "document", "part", "n_passages"):
+            schema.add_field(name, DataType.INT64, is_primary=name == "key")
+        schema.add_field("id", DataType.VARCHAR, max_length=_BYTES)
+        schema.add_field("version", DataType.VARCHAR, max_length=64)
         schema.add_field("numbers", DataType.JSON)
         for name, (n_items, n_bytes) in _LISTS.items():
             limits = {"max_capacity": n_items, "max_length": n_bytes}
@@ -224,8 +214,7 @@ class MilvusCollection(Database):
         lists = () if is_lite else ("tags", "asserted", "denied")
         for name in ("document", "part", *lists):
             index.add_index(name, index_type="INVERTED")
-        options = {"schema": schema, "consistency_level": "Strong"}
-        self.call("create_collection", self.collection, **options)
+        self.call("create_collection", self.collection, schema=schema, consistency_level="Strong")
         # Not loaded before its rows are there: Milvus Lite would read a graph while it writes it.
         self.call("create_index", self.collection, index, sync=False)
 

@@ -7,10 +7,10 @@ with the statistics of the moment.
 
 from __future__ import annotations
 
-import copy
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from pgvector import HalfVector, Vector
@@ -21,11 +21,14 @@ from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Array, one_line
 from boolattn.stores.filters import Condition, Filter
-from boolattn.stores.foreign import COSINE, DOT
-from boolattn.stores.points.database import IS_HEAD, VECTOR, WORDS, Database
+from boolattn.stores.foreign import COSINE, DOT, Client, Described, Found, Row
+from boolattn.stores.points.database import IS_HEAD, VECTOR, WORDS, Database, State
 from boolattn.stores.points.postgres_server import (
     ERRORS,
+    Connection,
+    Parameters,
     PostgresServer,
+    Types,
     quoted,
     quoted_table,
     written,
@@ -33,13 +36,6 @@ from boolattn.stores.points.postgres_server import (
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.settings import HNSW
 from boolattn.stores.values import term_index
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from boolattn.stores.foreign import Client, Described, Found, Row
-    from boolattn.stores.points.database import State
-    from boolattn.stores.points.postgres_server import Connection, Parameters, Types
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
 _FEW = 16_384
@@ -84,7 +80,7 @@ class PostgresCollection(Database):
     @contextmanager
     def writing(self, *, is_build: bool = False) -> Iterator[Self]:
         with self._server.writing(self.alias, is_owner=is_build) as connection:
-            other = copy.copy(self)
+            other = self.at(self.collection)
             other._connection = connection
             with nullcontext() if is_build else connection.transaction():
                 yield other
@@ -139,8 +135,7 @@ class PostgresCollection(Database):
             answers = self._near(queries, n, test, values, names)
         else:
             answers = (self._worded if self.alias else self._texts)(queries, n, test, values)
-        row_of = self._row if names else lambda *_: {}
-        return [[(key, score, row_of(names, row)) for score, key, *row in a] for a in answers]
+        return [[(key, score, self._row(names, row)) for score, key, *row in a] for a in answers]
 
     def _near(
         self, vectors: Sequence[Array], n: int, test: str, values: Row, names: Sequence[str]
@@ -211,15 +206,13 @@ class PostgresCollection(Database):
         return [schema + dot + name for (name,) in self._execute(statement, (schema,))]
 
     def create_collection(self) -> None:
-        n_bytes = self.settings.dimension * (2 if self.vector_type == "halfvec" else 4)
+        dimension = self.settings.dimension
+        n_bytes = dimension * (2 if self.vector_type == "halfvec" else 4)
         if self.settings.vectors == HNSW and n_bytes > _MAX_GRAPH:
-            limits = (
-                f"vectors of 2000 dimensions, of 4000 in float16, not {self.settings.dimension}"
-            )
+            limits = f"vectors of 2000 dimensions, of 4000 in float16, not {dimension}"
             raise ConfigError(f"pgvector's graph takes {limits}: use --vectors exact")
-        kinds = {name: kind for name, (kind, _) in _COLUMNS.items()}
-        kinds["vector"] = f"{self.vector_type}({self.settings.dimension})"
-        columns = [f"{name} {kind} NOT NULL" for name, kind in kinds.items()]
+        columns = [f"{name} {kind} NOT NULL" for name, (kind, _) in _COLUMNS.items()]
+        columns.append(f"vector {self.vector_type}({dimension}) NOT NULL")
         # Plain vectors are read without a detour by searches that compare every row.
         storage = "PLAIN" if n_bytes <= _MAX_INLINE else "EXTERNAL"
         self._execute(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boolattn.errors import MissingDataError, QueryError, ServerError
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, SIGNS, Condition, Filter, of_type
-from boolattn.stores.foreign import COSINE, DOT
+from boolattn.stores.foreign import COSINE, DOT, Described
 from boolattn.stores.points.database import LACKS, expression
 from boolattn.stores.settings import busy
 
@@ -20,14 +21,9 @@ try:
 except ImportError as error:
     raise MissingDataError("Postgres needs: pip install 'boolattn[pgvector]'") from error
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from boolattn.stores.foreign import Described
-
-    Connection = Any
-    Parameters = Sequence[Any] | Mapping[str, Any]
-    Types = Mapping[str, tuple[str, str]]  # type and category of each column
+Connection = Any
+Parameters = Sequence[Any] | Mapping[str, Any]
+Types = Mapping[str, tuple[str, str]]  # type and category of each column
 
 #: Connections of one store; further threads wait for one.
 _CONNECTIONS = 4
@@ -72,19 +68,6 @@ class PostgresServer:
         weakref.finalize(self, _close_all, self._idle)
 
     @contextmanager
-    def connected(self) -> Iterator[Connection]:
-        """Lend a connection; where all are lent, wait for one."""
-        with self._slots, one_line(self._label, ERRORS):
-            connection = self._idle.pop() if self._idle else self._connect(TIMEOUT)
-            try:
-                yield connection
-            finally:
-                if connection.closed:
-                    _close_all(self._idle)  # the server was stopped: these broke too
-                else:
-                    self._idle.append(connection)
-
-    @contextmanager
     def writing(self, table: str, *, is_owner: bool) -> Iterator[Connection]:
         """Yield a new connection that alone may write to a store, for as long as it takes.
 
@@ -101,14 +84,23 @@ class PostgresServer:
     ) -> list[list[Any]]:
         """Run a statement with several lists of values in one round trip.
 
-        The effort is the number of rows that a graph visits; 0: no graph is asked.
+        The effort is the number of rows that a graph visits; 0: no graph is asked. Where all
+        connections are in use, wait for one.
         """
         n_candidates = min(_MAX_CANDIDATES, max(effort, _MIN_CANDIDATES))
-        with self.connected() as connection, connection.pipeline(), connection.transaction():
-            if effort:
-                connection.execute(f"SET LOCAL hnsw.ef_search = {n_candidates}")
-            cursors = [connection.execute(statement, values, binary=True) for values in asked]
-            return [cursor.fetchall() for cursor in cursors]
+        with self._slots, one_line(self._label, ERRORS):
+            connection = self._idle.pop() if self._idle else self._connect(TIMEOUT)
+            try:
+                with connection.pipeline(), connection.transaction():
+                    if effort:
+                        connection.execute(f"SET LOCAL hnsw.ef_search = {n_candidates}")
+                    runs = [connection.execute(statement, values, binary=True) for values in asked]
+                    return [cursor.fetchall() for cursor in runs]
+            finally:
+                if connection.closed:
+                    _close_all(self._idle)  # the server was stopped: these broke too
+                else:
+                    self._idle.append(connection)
 
     def describe(self, table: str) -> Described:
         """Return the columns of a table, as a collection says it."""

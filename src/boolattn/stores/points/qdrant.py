@@ -13,13 +13,14 @@ import os
 import pickle  # nosec B403
 import sqlite3
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, Condition, Filter, date_range
-from boolattn.stores.foreign import COSINE, DOT
+from boolattn.stores.foreign import COSINE, DOT, Client, Described, Found, Row
 from boolattn.stores.points.database import CANDIDATES, LACKS, VECTOR, WORDS, Database
 from boolattn.stores.points.store import PointStore
 
@@ -39,13 +40,7 @@ try:
 except ImportError as error:
     raise MissingDataError("Qdrant needs: pip install 'boolattn[qdrant]'") from error
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from boolattn.stores.foreign import Client, Described, Found, Row
-
-    Model = Any  # of the client's
-
+Model = Any  # of the client's
 TIMEOUT = 30
 #: What the client raises, and besides what a damaged folder does.
 _ERRORS = (ApiException, QdrantException, ValueError, RuntimeError, OSError, sqlite3.Error)
@@ -170,8 +165,6 @@ class QdrantCollection(Database):
         return models.Filter(should=tests or [_any_of(key, ())])
 
     def target(self) -> str:
-        if self.path and not self.path.exists():
-            return ""
         aliases = self.call("get_aliases").aliases
         return next((a.collection_name for a in aliases if a.alias_name == self.alias), "")
 
@@ -183,10 +176,9 @@ class QdrantCollection(Database):
         vector = models.VectorParams(size=settings.dimension, distance=models.Distance.DOT)
         if settings.vectors == "exact":
             vector.hnsw_config = models.HnswConfigDiff(m=0)  # no graph
-        words = {self.word_field: models.SparseVectorParams(modifier=models.Modifier.IDF)}
-        options = {"sparse_vectors_config": words} if settings.words else {}
-        vectors = {self.vector_field: vector}
-        self.call("create_collection", self.collection, vectors_config=vectors, **options)
+        rarity = models.SparseVectorParams(modifier=models.Modifier.IDF)
+        words = {WORDS: rarity} if settings.words else None
+        self.call("create_collection", self.collection, {VECTOR: vector}, words)
         for name, kind in _INDEXES.items():
             self.create_index(name, kind)
 

@@ -165,22 +165,20 @@ class PointStore(ServerStore):
         """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
         if not self.has_words:
             raise self.no_words()
-        names = [*dict.fromkeys(term for terms in queries for term in terms)]
-        rarity = dict.fromkeys(names, 1.0)
-        if not self.database.has_idf:  # a term that no document has is absent
-            total, *counts = self.frequencies(["", *names])
-            rarity = {
-                term: math.log(1 + (max(total - n, 0) + 0.5) / (n + 0.5))
-                for term, n in zip(names, counts, strict=True)
-                if n
-            }
         vectors = [
-            {term_index(term): rarity[term] for term in terms if term in rarity}
+            {term_index(term): rarity for term in terms if (rarity := self._rarity(term))}
             for terms in queries
         ]
         n = max(1, min(n, self.limit or n))
         answers = iter(self._search(WORDS, [*filter(None, vectors)], n, where))
         return self._ranked([next(answers) if vector else [] for vector in vectors], n)
+
+    def _rarity(self, term: str) -> float:
+        """Return the weight of a term in a query; 0 for one that no document has."""
+        if self.database.has_idf:
+            return 1.0
+        total, n = self.frequencies(["", term])
+        return math.log(1 + (max(total - n, 0) + 0.5) / (n + 0.5)) if n else 0.0
 
     def count(self, where: Filter) -> int:
         return self.database.count(of_points(where).also(IS_HEAD))
