@@ -278,9 +278,10 @@ def test_a_manifest_of_another_format_or_leading_elsewhere_is_refused(folder, re
     write_manifest(folder / MANIFEST, values | {"format": 99})
     with pytest.raises(IndexMismatchError, match="has format 99, this version reads 4"):
         Searcher.open(folder, retriever)
-    write_manifest(folder / MANIFEST, values | {"files": {"../../etc/passwd": "0"}})
-    with pytest.raises(IndexFolderError, match="leads out of the index"):
-        Searcher.open(folder, retriever)
+    for name in ("../../etc/passwd", "/etc/passwd", "segments/\0"):
+        write_manifest(folder / MANIFEST, values | {"files": {name: "0"}})
+        with pytest.raises(IndexFolderError, match="leads out of the index"):
+            Searcher.open(folder, retriever)
     (folder / MANIFEST).write_text(json.dumps({"format": 1}))
     with pytest.raises(IndexFolderError, match="is damaged, or of an older version"):
         Searcher.open(folder, retriever)

@@ -95,8 +95,8 @@ def check_files(
     Without ``verify`` contents are compared up to :data:`MAX_HASHED` bytes.
     """
     left, chosen = MAX_HASHED, manifest.files if names is None else names
-    if outside := [name for name in chosen if name[:1] == "/" or ".." in name.split("/")]:
-        raise IndexFolderError(f"{outside[0]} in {folder / MANIFEST} leads out of the index")
+    if outside := [name for name in chosen if not checksums.is_inside(folder, name)]:
+        raise IndexFolderError(f"{outside[0]!r} in {folder / MANIFEST} leads out of the index")
     try:
         sizes = {name: (folder / name).stat().st_size for name in chosen}
         for name, size in sorted(sizes.items(), key=lambda item: item[1]):
