@@ -48,9 +48,8 @@ def _highest_first(values: Values, n: int) -> NDArray[np.int64]:
     floor = values[highest(values, n)].min()
     if np.isnan(floor):
         raise DataError("scores are not numbers (NaN); check the model's weights")
-    above = np.flatnonzero(values > floor)
-    above = above[np.argsort(-values[above], kind="stable")]
-    return np.concatenate([above, np.flatnonzero(values == floor)[: n - len(above)]])
+    rows = np.flatnonzero(values >= floor)
+    return rows[np.argsort(-values[rows], kind="stable")[:n]]
 
 
 def exact_search(queries: Values, documents: Values, depth: int) -> Ranked:
