@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -148,6 +148,7 @@ class Exclusion:
         self._allowed_words = frozenset(word.casefold() for word in allow)
         # Their words, and whether they are positive.
         self._operands = [(atom.words, sign > 0) for atom, sign in signed_atoms(tree)]
+        self._positive = [words for words, is_positive in self._operands if is_positive]
 
     def terms(self) -> Iterator[list[str]]:
         """Yield the words and kinds of each vector of a plan: of operands, then of conjunctions."""
@@ -181,20 +182,16 @@ class Exclusion:
     @cached_property
     def _asked_for(self) -> frozenset[str]:
         """The words of the positive operands."""
-        positive = (operand_terms(words) for words, is_positive in self._operands if is_positive)
-        return frozenset().union(*positive)
+        return frozenset().union(*map(operand_terms, self._positive))
 
     @cached_property
     def _asked_names(self) -> frozenset[frozenset[str]]:
         """The words of each thing of a negated kind that a positive operand names."""
         negated = [tag for groups in self._groups for group in groups or () for tag in group]
-        names = (
-            name
-            for words, is_positive in self._operands
-            if is_positive and self._kinds
-            for name in self._kinds.witnesses(words, negated)
-        )
-        return frozenset(frozenset(terms_of(name)) for name in names)
+        if self._kinds is None:
+            return frozenset()
+        names = (self._kinds.witnesses(words, negated) for words in self._positive)
+        return frozenset(frozenset(terms_of(name)) for name in chain.from_iterable(names))
 
     @cached_property
     def _groups(self) -> list[Groups | None]:
@@ -229,8 +226,7 @@ class Exclusion:
     @cached_property
     def _positive_classes(self) -> Counter[int]:
         """The classes of things that the positive operands name, and how many may be of each."""
-        positive = [words for words, is_positive in self._operands if is_positive]
-        phrases = (phrase for words in positive for phrase in self._phrases(words))
+        phrases = (phrase for words in self._positive for phrase in self._phrases(words))
         return Counter(self._class_of(tags[0]) for _, senses in phrases for tags in senses)
 
     def _sense(self, senses: list[tuple[str, ...]]) -> tuple[str, ...]:
