@@ -221,13 +221,13 @@ def _left_out(query: Retrieval) -> tuple[LeftOut, ...]:
     keys = query.nearest_whole(LOOKED_AT if query.reader.has_words else _READ)
     keys = keys[~query.keeps(keys)]
     fits = query.fitted.fits(query.similarities(keys))
-    keys, left_out = keys[fits][:_LEFT_OUT], []
+    keys = keys[fits][:_LEFT_OUT]
     documents = query.reader.documents(keys)
-    for document, reason in zip(documents, query.exclusion.why(keys, documents), strict=True):
-        if document is not None and reason:
-            title = document.title or shorten(document.text, _TITLE, placeholder="…")
-            left_out.append(LeftOut(document.id, title, *reason))
-    return tuple(left_out)
+    return tuple(
+        LeftOut(d.id, d.title or shorten(d.text, _TITLE, placeholder="…"), *reason)
+        for d, reason in zip(documents, query.exclusion.why(keys, documents), strict=True)
+        if d is not None and reason
+    )
 
 
 def _lift(query: Retrieval) -> None:
