@@ -254,9 +254,8 @@ class Kinds:
 
     def _named(self, phrase: str) -> tuple[int, ...]:
         entries = tuple(e for e in self._find(plain_phrase(phrase)) or () if not e & MEMBER)
-        names = tuple(entry for entry in entries if entry & NAME)
-        nouns = tuple(entry for entry in entries if not entry & NAME)
-        return (names or nouns) if phrase[:1].isupper() else (nouns or names)
+        is_name = phrase[:1].isupper()
+        return tuple(entry for entry in entries if bool(entry & NAME) == is_name) or entries
 
     def _find(self, phrase: str) -> tuple[int, ...] | None:
         """Return the entries of a phrase that is known; plurals count as singulars."""
