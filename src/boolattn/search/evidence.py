@@ -241,7 +241,7 @@ class Exclusion:
         classes = [self._class_of(tags[0]) for tags in senses]
         pairs = list(zip(classes, counts, strict=True))
         votes = [self._positive_classes[name] if n else 0 for name, n in pairs]
-        best = max(range(len(senses)), key=lambda row: (votes[row], counts[row], -row))
+        best = max(range(len(senses)), key=lambda row: (votes[row], counts[row]))
         for row, (name, n) in enumerate(pairs):
             if name == _FOOD and votes[row] == votes[best] and n >= _IS_FOOD * counts[best]:
                 return senses[row]
@@ -267,17 +267,14 @@ class Exclusion:
 
     def why(self, keys: Keys, documents: Sequence[Document | None]) -> list[tuple[str, str] | None]:
         """Say why documents are left out, and which word of each is of a negated kind."""
-        reasons: dict[int, tuple[str, str]] = {}
+        reasons: list[tuple[str, str] | None] = [None] * len(keys)
         for (words, _), groups in zip(self._operands, self._groups, strict=True):
             for group in groups or ():
                 is_asserted = self._reader.claims(group, keys) == Claim.ASSERTED
                 for row in np.flatnonzero(is_asserted).tolist():
-                    document = documents[row]
-                    if row in reasons or document is None:
-                        continue
-                    if reason := self._reason(words, group, document):
-                        reasons[row] = reason
-        return [reasons.get(row) for row in range(len(keys))]
+                    if (document := documents[row]) is not None:
+                        reasons[row] = reasons[row] or self._reason(words, group, document)
+        return reasons
 
     def _reason(
         self, words: str, group: tuple[str, ...], document: Document
@@ -286,10 +283,8 @@ class Exclusion:
             spans = matched_words(words, frozenset(group), 0, len(words))
             named = dict.fromkeys(repr(words[start:end]) for start, end in spans)
             return f"it mentions {' and '.join(named)}", ""
-        pairs = (
-            (phrase, tag) for phrase, senses in self._phrases(words) for tag in sum(senses, ())
-        )
-        kind = next((phrase for phrase, tag in pairs if tag in tags), words)
+        phrases = self._phrases(words)
+        kind = next((name for name, senses in phrases if {*sum(senses, ())} & {*tags}), words)
         for name in self._kinds.witnesses(indexed_text(document), tags) if self._kinds else ():
             is_asked_for = frozenset(terms_of(name)) in self._asked_names
             if not is_asked_for and name.casefold() not in self._allowed_words:
