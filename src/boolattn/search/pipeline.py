@@ -241,11 +241,10 @@ def _lift(query: Retrieval) -> None:
     rows = np.flatnonzero(np.isin(keys, query.evidence.negated_keys(query.plan)))
     positive = query.fitted.positive(query.similarities(keys[rows]))
     # Others would not be among the first results.
-    is_near = positive > scores[: 2 * query.k].min(initial=np.inf)
-    rows, positive = rows[is_near], positive[is_near]
-    is_lifted = query.exclusion.denies(keys[rows])
-    rows, positive = rows[is_lifted], positive[is_lifted]
-    scores[rows] = positive
+    is_lifted = positive > scores[: 2 * query.k].min(initial=np.inf)
+    is_lifted[is_lifted] = query.exclusion.denies(keys[rows[is_lifted]])
+    rows = rows[is_lifted]
+    scores[rows] = positive[is_lifted]
     query.lifted |= frozenset(keys[rows].tolist())
     order = np.argsort(-scores, kind="stable")
     query.ranked = Ranked(keys[order], scores[order])
