@@ -132,7 +132,7 @@ def find_numbers(text: str, ranges: Callable[[], Mapping[str, Range]]) -> list[N
     text = _SPELLED.sub(lambda m: _NUMBERS[m[0].lower()].zfill(len(m[0])), text)
     for form in _FORMS:
         for match in form.finditer(text):
-            taken = [*quoted, *((phrase.start, phrase.end) for phrase in phrases)]
+            taken = [*quoted, *(phrase[:2] for phrase in phrases)]
             is_taken = any(start < match.end() and match.start() < end for start, end in taken)
             if not is_taken and (phrase := _read(match, text, ranges())):
                 phrases.append(phrase)
