@@ -175,10 +175,9 @@ class Fitted:
         exceeds = np.zeros(similarities[: len(self.tops)].shape, np.float32)
         negations = [(part.negation, part.z(similarities)) for part in self.clauses]
         for negation, beside in [*negations, (self.common, self._best(similarities))]:
-            standing = negation.standing(similarities, beside) if negation.operands else ()
-            for operand, known, y in zip(
-                negation.operands, negation.shortlist, standing, strict=True
-            ):
+            standing = negation.standing(similarities, beside)
+            rows = zip(negation.operands, negation.shortlist, standing, strict=True)
+            for operand, known, y in rows:
                 # A document of the shortlist is not compared with itself.
                 share = np.searchsorted(known, y - _SAME) / max(1, len(known) - 1)
                 exceeds[operand] = np.maximum(exceeds[operand], np.minimum(share, 1))
@@ -216,7 +215,7 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
     rows = {c: n_operands + row for row, c in enumerate(conjunctions(alternatives))}
     common = set.intersection(*(set(clause.negated) for clause in alternatives))
     # An alternative that no document may satisfy by its conditions has no part.
-    left = [c for c in alternatives if not c.conditions or _meets(c.conditions, similarities).any()]
+    left = [c for c in alternatives if _meets(c.conditions, similarities).any()]
     fitted = [_fit_clause(clause, rows, similarities, weights, size) for clause in left]
     least = LEAST_SPREAD * max((part.spread for part in fitted if part.operands), default=0.0)
     fitted_clauses = []
