@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, compress
 from typing import TYPE_CHECKING
@@ -59,7 +59,8 @@ class LexicalEvidence:
     """What the words of a plan's vectors find, and how much a score adds to a similarity."""
 
     answers: tuple[Ranked, ...]  # for each vector, sorted by key
-    factors: tuple[float, ...] = ()
+    #: One for each vector, when it is fitted. Shape ``(vectors, 1)``.
+    factors: Array = field(default_factory=lambda: np.zeros((0, 1), np.float32))
 
     @classmethod
     def of(cls, reader: Reader, terms: Iterable[Sequence[str]], where: Filter) -> LexicalEvidence:
@@ -92,21 +93,15 @@ class LexicalEvidence:
 
         Similarities have the shape ``(vectors, keys)``; they are returned with the evidence added.
         """
-        scores, factors = self._scores(keys), []
-        for values, row in zip(similarities, scores, strict=True):
-            spread = _spread(row)
-            factors.append(shortlist_spread(values) / spread if spread else 0.0)
-        fitted = replace(self, factors=tuple(factors))
-        return fitted, similarities + fitted._weights * scores
+        scores, factors = self._scores(keys), np.zeros((len(self.answers), 1), np.float32)
+        for values, row, factor in zip(similarities, scores, factors, strict=True):
+            if spread := _spread(row):
+                factor[:] = shortlist_spread(values) / spread
+        return replace(self, factors=factors), similarities + factors * scores
 
     def add(self, keys: Keys, similarities: Array) -> Array:
         """Return similarities with the evidence of these documents added."""
-        total: Array = similarities + self._weights * self._scores(keys)
-        return total
-
-    @property
-    def _weights(self) -> Array:
-        return np.array(self.factors, np.float32)[:, None]
+        return similarities + self.factors * self._scores(keys)
 
     def _scores(self, keys: Keys) -> Array:
         scores = np.zeros((len(self.answers), len(keys)), np.float32)
