@@ -51,8 +51,7 @@ def quantise(matrix: Array, axis: int) -> tuple[Array, Array]:
 
 def dequantise(values: Array, scale: Array) -> Array:
     """Return the matrix that values and scales stand for."""
-    restored: Array = values.astype(np.float32) * scale
-    return restored
+    return values.astype(np.float32) * scale
 
 
 def read_tensors(paths: Iterable[Path]) -> dict[str, Array]:

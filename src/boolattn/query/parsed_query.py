@@ -243,8 +243,7 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
 
 def _softmax(logits: Array) -> Array:
     shares = np.exp(logits - logits.max(-1, keepdims=True))
-    probabilities: Array = shares / shares.sum(-1, keepdims=True)
-    return probabilities
+    return np.asarray(shares / shares.sum(-1, keepdims=True), np.float32)
 
 
 def _negates_a_positive(parsed: ParsedQuery) -> bool:

@@ -64,8 +64,7 @@ class _Negation:
     def standing(self, similarities: Array, positive: Array) -> Array:
         """Return ``y`` of each operand. Shape ``(operands, documents)``."""
         rest = similarities[list(self.operands)] - self.slopes[:, None] * positive
-        y: Array = (rest - self.means[:, None]) / self.spreads[:, None]
-        return y
+        return (rest - self.means[:, None]) / self.spreads[:, None]
 
     def __call__(self, similarities: Array, positive: Array) -> Array:
         """Return the scores of documents whose positive part has these values."""
@@ -116,8 +115,7 @@ class _FittedClause:
         """Return ``z``; where nothing is positive, every document fits alike."""
         if not self.operands:
             return np.zeros(similarities.shape[1], np.float32)
-        z: Array = (self.values(similarities) - np.float32(self.level)) / np.float32(self.spread)
-        return z
+        return (self.values(similarities) - np.float32(self.level)) / np.float32(self.spread)
 
 
 @dataclass(frozen=True)
@@ -164,8 +162,7 @@ class Fitted:
         """
         # A product over other rows rounds differently: a document is not ranked below itself.
         values = similarities[: len(self.tops)] + _ROUNDING
-        ranks: NDArray[np.int64] = 1 + (self.tops[:, :, None] > values[:, None]).sum(1)
-        return ranks
+        return np.asarray(1 + (self.tops[:, :, None] > values[:, None]).sum(1), np.int64)
 
     def exceeds(self, similarities: Array) -> Array:
         """Return which share of the shortlist matches a negated operand less; else 0.

@@ -66,8 +66,7 @@ class Retrieval:
 
     def keeps(self, keys: Keys) -> Mask:
         """Return which documents NOT does not leave out."""
-        is_kept: Mask = np.isin(keys, [*self.lifted]) | self.exclusion.keeps(keys)
-        return is_kept
+        return np.isin(keys, [*self.lifted]) | self.exclusion.keeps(keys)
 
     def similarities(self, keys: Keys) -> Array:
         """Compare documents as the ranking did, words and conditions included."""
@@ -180,8 +179,7 @@ class Retrieval:
     def _compare_whole(self, vector: Array, keys: Keys, evidence: LexicalEvidence | None) -> Array:
         """Return the similarity of documents to a query's one vector, words included."""
         values = self.reader.similarities(vector[None], keys)
-        row: Array = (evidence.fit(keys, values)[1] if evidence else values)[0]
-        return row
+        return np.asarray((evidence.fit(keys, values)[1] if evidence else values)[0], np.float32)
 
     def _with_conditions(self, keys: Keys, values: Array) -> Array:
         """Return similarities with those of conditions: 1 for documents that meet them, else 0."""

@@ -180,8 +180,7 @@ def _positive_similarities(query: Retrieval, keys: Keys) -> Array:
     if any(isinstance(atom, Everything) for atom in positive) or not positive:
         return np.full(len(keys), np.inf, np.float32)
     vectors = query.plan.clause_vectors
-    values: Array = query.reader.similarities(vectors, keys).max(0, initial=-1)
-    return values
+    return np.asarray(query.reader.similarities(vectors, keys).max(0, initial=-1), np.float32)
 
 
 def _facets(query: Retrieval) -> tuple[Facet, ...]:
