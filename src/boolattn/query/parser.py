@@ -162,14 +162,13 @@ def open_graph(path: Path, *, reuses_memory: bool = True) -> Any:  # noqa: ANN40
         raise DataError(f"onnxruntime {ort.__version__} cannot open {path}: {reason}") from error
 
 
-def run_graph(session: Any, outputs: list[str], inputs: dict[str, Any], path: Path) -> list[Any]:  # noqa: ANN401
+def run_graph(session: Any, outputs: list[str], inputs: dict[str, Any], path: Path) -> Any:  # noqa: ANN401
     """Run a graph; errors of onnxruntime become one line that names the graph's file."""
     try:
-        values: list[Any] = session.run(outputs, inputs)
+        return session.run(outputs, inputs)
     except Exception as error:
         reason = str(error).splitlines()[0][:200]
         raise DataError(f"{path} cannot run: {reason}; export the model again") from error
-    return values
 
 
 def open_tokenizer(path: Path, length: int) -> Tokenizer:
