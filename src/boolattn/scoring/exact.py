@@ -107,7 +107,7 @@ def leader(values: Values) -> int | None:
 
     The distance is measured in standard deviations of the shortlist.
     """
-    first = shortlist(values, min(_FIRST, len(values)))
+    first = shortlist(values, _FIRST)
     spread = shortlist_spread(values)
     if len(first) < _FIRST or not spread:
         return None

@@ -91,7 +91,7 @@ class SearchRanker:
         options = {"mode": "plain", **options, "verdicts": False}
         depth, ranked = min(depth, len(self.rows)), []
         for start in range(0, len(texts), _QUERIES):
-            batch = list(texts[start : start + _QUERIES])
+            batch = texts[start : start + _QUERIES]
             for result in self.searcher.search_many(batch, depth, **options):
                 ranked.append([(self.rows[hit.id], hit.score) for hit in result])
         return _ranking(ranked, depth)
