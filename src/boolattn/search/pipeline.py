@@ -101,7 +101,7 @@ def _result(query: Retrieval) -> SearchResult:
     plan, fitted, options = query.plan, query.fitted, query.options
     facets = _facets(query) if options.facets else ()
     left_out = _left_out(query) if query.is_strict else ()
-    shortage = _leave_out(query) if query.is_strict else ""
+    shortage = _leave_out(query) if query.is_strict else []
     ranked = _first(query)
     hits = tuple(_hits(query, ranked))
     result = SearchResult(
@@ -128,7 +128,7 @@ def _result(query: Retrieval) -> SearchResult:
     return replace(result, warnings=(*plan.warnings, *warnings))
 
 
-def _warnings(query: Retrieval, shortage: str) -> Iterator[str]:
+def _warnings(query: Retrieval, shortage: list[str]) -> Iterator[str]:
     """Yield what a user may not expect of conditions and exclusions."""
     settings, options = query.reader.settings, query.options
     if query.total == 0 and query.reader.counts:
@@ -140,8 +140,7 @@ def _warnings(query: Retrieval, shortage: str) -> Iterator[str]:
             f"the negated operand {query.plan.atoms[operand]!r} was ignored: its vector cannot "
             "tell the best documents apart"
         )
-    if shortage:
-        yield shortage
+    yield from shortage
     if options.strict_not and not query.is_strict:
         yield "nothing was left out: the query excludes nothing"
     if query.is_strict and options.kinds and settings.lexicon and not settings.known_kinds:
@@ -193,7 +192,7 @@ def _facets(query: Retrieval) -> tuple[Facet, ...]:
     return count_facets(documents, reader.fields(), is_exact=is_exact)
 
 
-def _leave_out(query: Retrieval) -> str:
+def _leave_out(query: Retrieval) -> list[str]:
     """Apply strict NOT; return a warning where others that fit may not be found."""
     _lift(query)
     keys, scores = query.ranked
@@ -208,8 +207,8 @@ def _leave_out(query: Retrieval) -> str:
     is_short = len(chosen) < min(query.k, len(keys))
     if is_short and (len(keys) < query.total or not query.reader.counts):
         shown = f"{SHORTENED} {len(chosen)} results of {query.k}: of the {len(keys)} best"
-        return f"{shown} documents the others have what is excluded"
-    return ""
+        return [f"{shown} documents the others have what is excluded"]
+    return []
 
 
 def _left_out(query: Retrieval) -> tuple[LeftOut, ...]:
