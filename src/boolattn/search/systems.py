@@ -219,9 +219,8 @@ def _find_folder(model: str) -> tuple[Path, str]:
         ) from error
     full = folder.resolve()
     # Every training ends in RUN/model: the run's name tells results apart.
-    is_of_run = (full.parent / "run.json").is_file()
-    name = full.parent.name if is_of_run else full.name
-    return folder, model if model in models.NAMES else name
+    full = full.parent if (full.parent / "run.json").is_file() else full
+    return folder, model if model in models.NAMES else full.name
 
 
 def _load_towers(
