@@ -195,10 +195,8 @@ class Kinds:
         """Return the most words that a phrase which begins with the first of these can have."""
         if words[0] in self._first_words:
             return len(words)
-        n = 1
-        while n < len(words) and _begins_phrase(" ".join(words[:n])):
-            n += 1
-        return n
+        shorter = range(1, len(words))
+        return next((n for n in shorter if not _begins_phrase(" ".join(words[:n]))), len(words))
 
     def _is_divided(self, words: Sequence[str], entries: Iterable[int]) -> bool:
         """Tell whether its words count too: "beef stew"; "laser printer" for a user's printer."""
