@@ -134,7 +134,7 @@ class QueryReader:
         if parsed is None or (parsed.is_plain and not is_request(text, parsed.operands[0])):
             return replace(plan, fallback=output.reason)
         inner = parsed.tree(parsable)
-        tree = join_all([inner, *self.added])
+        tree, named = join_all([inner, *self.added]), " ".join(in_words(inner).split())
         plan = replace(
             plan,
             tree=tree,
@@ -142,6 +142,7 @@ class QueryReader:
             # The tree's operands are in the order of these span lists.
             spans=self._spans(parsed.operands),
             confidence=output.confidence,
+            fallback=f"it was read as a request for {named!r}" if parsed.is_plain else "",
             is_request=parsed.is_plain,
         )
         if output.confidence < (least := self.parser.threshold):
@@ -150,9 +151,6 @@ class QueryReader:
         if is_contradiction(inner):
             # More likely a parser's error than a query that was meant.
             return self.as_phrase(plan, "it was parsed as a contradiction")
-        if parsed.is_plain:
-            named = " ".join(in_words(inner).split())
-            plan = replace(plan, fallback=f"it was read as a request for {named!r}")
         return plan
 
     def _read_explicit(self, text: str) -> Plan:
