@@ -74,9 +74,8 @@ def index(out: str | None, model: str, **options: Any) -> None:
     if options["ray"]:
         from boolattn.encoders.ray_encoder import cluster
 
-        where = "" if options["ray"] == "local" else options["ray"]
         size = options["batch_size"]
-        ray = cluster(model, encoder.fingerprint, address=where, batch_size=size)
+        ray = cluster(model, encoder.fingerprint, address=options["ray"], batch_size=size)
     settings = {n: options[n] for n in IndexSettings.__dataclass_fields__ if n in options}
     settings |= {"kinds": kinds, "model": absolute_name(model), "vectors": options["vectors"] or ""}
     with _records(options) as records, _progress(options) as progress, ray as encode:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 #: Metrics of a comparison by groups.
 _GROUPED = ["recall@100", "r_precision", "leak"]
-_SIZES = ("n_documents", "n_queries", "seed")
 _VERDICTS = ("right", "wrong", "inverted")
 
 metrics_option = option("--metric", "metrics", multiple=True, help="recall@100, …; repeatable.")
@@ -74,7 +73,7 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
         raise ConfigError("the metrics of domains are fixed by split: leave out --metric")
     ways = ways_of(**{name: options[name] for name in ("is_composed", "hybrid", "strict_not")})
     chosen = {name: options[name] for name in ("gate", "device")}
-    sizes = {name: options[name] for name in _SIZES}
+    sizes = {name: options[name] for name in ("n_documents", "n_queries", "seed")}
     wanted = split or ("test", "unseen")
     data_sets = by_domain(data_set, wanted) if is_domains else [("", data_set)]
     measured: dict[str, dict[str, list[Results]]] = defaultdict(lambda: defaultdict(list))

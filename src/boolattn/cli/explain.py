@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click import option
@@ -43,7 +43,15 @@ def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -
     result = _explained(folder, text, is_needed=figure is not None)
     if as_json:
         values = {"text": text} if result is None else result.to_dict()
-        print_json(values | {"parsed": _parse_values(plan)})
+        parsed = {
+            "tree": unparse(plan.parsed),
+            "confidence": plan.confidence,
+            "is_composed": plan.is_composed,
+            "operands": [atom.text for atom in atoms(plan.tree)],
+            "spans": plan.spans,
+            "is_negated": [*plan.is_negated],
+        }
+        print_json(values | {"parsed": parsed})
     else:
         click.secho(f"\n{text}", bold=True)
         click.echo(_parse_line(plan))
@@ -90,17 +98,6 @@ def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizer
     if not hasattr(encoder.base_model, "boolattn"):
         attach(encoder, "shipped")
     return encoder, AutoTokenizer.from_pretrained(home, local_files_only=True)
-
-
-def _parse_values(plan: Plan) -> dict[str, Any]:
-    return {
-        "tree": unparse(plan.parsed),
-        "confidence": plan.confidence,
-        "is_composed": plan.is_composed,
-        "operands": [atom.text for atom in atoms(plan.tree)],
-        "spans": plan.spans,
-        "is_negated": [*plan.is_negated],
-    }
 
 
 def _parse_line(plan: Plan) -> str:

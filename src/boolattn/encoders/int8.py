@@ -51,8 +51,7 @@ def quantise(matrix: Array, axis: int) -> tuple[Array, Array]:
 
 def dequantise(values: Array, scale: Array) -> Array:
     """Return the matrix that values and scales stand for."""
-    restored: Array = values.astype(np.float32) * scale
-    return restored
+    return values.astype(np.float32) * scale
 
 
 def read_tensors(paths: Iterable[Path]) -> dict[str, Array]:
@@ -69,13 +68,11 @@ def read_tensors(paths: Iterable[Path]) -> dict[str, Array]:
 def write_parts(tensors: dict[str, Array], folder: Path) -> dict[str, tuple[str, int, int]]:
     """Write tensors into files of limited size; return each one's file, offset and bytes."""
     shards: list[dict[str, Array]] = [{}]
-    size = 0
     for name, tensor in sorted(tensors.items()):
+        size = sum(other.nbytes for other in shards[-1].values())
         if shards[-1] and size + tensor.nbytes > MAX_PART:
             shards.append({})
-            size = 0
         shards[-1][name] = np.ascontiguousarray(tensor)
-        size += tensor.nbytes
     places = {}
     for number, part in enumerate(shards):
         path = folder / f"weights-{number}.safetensors"

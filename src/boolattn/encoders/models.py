@@ -134,21 +134,19 @@ def as_encoder(model: Any) -> Encoder:  # noqa: ANN401 - see below
 
 def runs_in_onnx(folder: Path, device: str | None = None) -> bool:
     """Whether a model folder runs in onnxruntime, given the device that a user named."""
-    return is_onnx_folder(folder) and device is None and not _has_gpu()
+    if not is_onnx_folder(folder) or device is not None:
+        return False
+    # Torch is not imported where there is no GPU.
+    if not _GPU.exists() or find_spec("torch") is None:
+        return True
+    import torch
+
+    return not torch.cuda.is_available()
 
 
 def require_torch(feature: str) -> None:
     """Raise if torch or sentence-transformers is not installed."""
     require(feature, ("torch", "sentence_transformers"), "train")
-
-
-def _has_gpu() -> bool:
-    """Whether torch can use a GPU; torch is not imported where there is none."""
-    if not _GPU.exists() or find_spec("torch") is None:
-        return False
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def minilm_folder() -> Path:

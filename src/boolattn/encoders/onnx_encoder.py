@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,6 @@ from boolattn.query.plan import check_budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tokenizers import Tokenizer
 
     from boolattn.encoders.callables import Array
 
@@ -105,7 +103,8 @@ class OnnxEncoder(Encoder):
         self.fingerprint = manifest.fingerprint
         self.max_tokens, self.gate = manifest.document_length, manifest.gate
         self.threads = threads or default_threads()
-        self._session, self._tokenizer = cache(self._open_graph), cache(self._open_tokenizer)
+        self._session = cache(self._open_graph)
+        self._tokenizer = cache(partial(open_tokenizer, folder / TOKENIZER))
         self._recent = lru_cache(MAX_REMEMBERED)(self._vector)
 
     @classmethod
@@ -185,6 +184,3 @@ class OnnxEncoder(Encoder):
     def _open_graph(self, path: Path) -> Any:  # noqa: ANN401 - an InferenceSession
         # Planning the reuse of memory takes half a second for a graph with BoolAttn.
         return open_graph(path, reuses_memory=path.name == self.manifest.graphs.get(DOCUMENT))
-
-    def _open_tokenizer(self, length: int) -> Tokenizer:
-        return open_tokenizer(self.folder / TOKENIZER, length)

@@ -57,7 +57,7 @@ def cluster(
     model: str,
     fingerprint: str,
     *,
-    address: str = "",
+    address: str = "local",
     batch_size: int | None = None,
 ) -> Iterator[Encode]:
     """Start workers that encode segments; those with another fingerprint are refused.
@@ -74,10 +74,10 @@ def cluster(
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to its maker
     try:
-        ray.init(address=address or "local", log_to_driver=False, logging_level="error")
+        ray.init(address=address, log_to_driver=False, logging_level="error")
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise ConfigError(f"no Ray cluster at {address or 'local'!r}: {reason}") from error
+        raise ConfigError(f"no Ray cluster at {address!r}: {reason}") from error
     try:
         folder = resolve(model)
         paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]

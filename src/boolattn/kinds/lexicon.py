@@ -195,10 +195,8 @@ class Kinds:
         """Return the most words that a phrase which begins with the first of these can have."""
         if words[0] in self._first_words:
             return len(words)
-        n = 1
-        while n < len(words) and _begins_phrase(" ".join(words[:n])):
-            n += 1
-        return n
+        shorter = range(1, len(words))
+        return next((n for n in shorter if not _begins_phrase(" ".join(words[:n]))), len(words))
 
     def _is_divided(self, words: Sequence[str], entries: Iterable[int]) -> bool:
         """Tell whether its words count too: "beef stew"; "laser printer" for a user's printer."""
@@ -254,9 +252,8 @@ class Kinds:
 
     def _named(self, phrase: str) -> tuple[int, ...]:
         entries = tuple(e for e in self._find(plain_phrase(phrase)) or () if not e & MEMBER)
-        names = tuple(entry for entry in entries if entry & NAME)
-        nouns = tuple(entry for entry in entries if not entry & NAME)
-        return (names or nouns) if phrase[:1].isupper() else (nouns or names)
+        is_name = phrase[:1].isupper()
+        return tuple(entry for entry in entries if bool(entry & NAME) == is_name) or entries
 
     def _find(self, phrase: str) -> tuple[int, ...] | None:
         """Return the entries of a phrase that is known; plurals count as singulars."""

@@ -132,7 +132,7 @@ def find_numbers(text: str, ranges: Callable[[], Mapping[str, Range]]) -> list[N
     text = _SPELLED.sub(lambda m: _NUMBERS[m[0].lower()].zfill(len(m[0])), text)
     for form in _FORMS:
         for match in form.finditer(text):
-            taken = [*quoted, *((phrase.start, phrase.end) for phrase in phrases)]
+            taken = [*quoted, *(phrase[:2] for phrase in phrases)]
             is_taken = any(start < match.end() and match.start() < end for start, end in taken)
             if not is_taken and (phrase := _read(match, text, ranges())):
                 phrases.append(phrase)
@@ -195,11 +195,7 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
         is_date=any(isinstance(value, str) for _, value in limits),
     )
     name = phrase.field(ranges)
-    if (
-        name is None
-        or not all(map(math.isfinite, phrase.values))
-        or phrase.values[0] > phrase.values[-1]
-    ):
+    if name is None or not -math.inf < phrase.values[0] <= phrase.values[-1] < math.inf:
         return None
     name_words = words_of(name)
     if (said_name := groups.get("name")) and not share_word({said_name.lower()}, name_words):
@@ -287,15 +283,11 @@ class _Phrase(NamedTuple):
         """Return the field that fits best; ``None`` where none does, or two do."""
         scored = sorted((self._fit(name, *known), name) for name, known in ranges.items())
         scores = [score for score, _ in scored]
-        is_alone = self._is_neutral and sum(score >= 1 for score in scores) == 1
+        # Nothing but the number itself says what it measures: "under 1400".
+        says = any(self.words & asked for asked, _ in _FIELDS) or self.words & _TIME_WORDS
+        is_alone = not says and not self.unit and sum(score >= 1 for score in scores) == 1
         is_enough = scores[-1:] >= [1.0 if is_alone else _LEAST]
         return scored[-1][1] if is_enough and scores[-2:-1] != scores[-1:] else None
-
-    @property
-    def _is_neutral(self) -> bool:
-        """Whether nothing but the number itself says what it measures: "under 1400"."""
-        says = any(self.words & asked for asked, _ in _FIELDS) or self.words & _TIME_WORDS
-        return not says and not self.unit
 
     def _fit(self, name: str, least: float, largest: float, has_dates: bool = False) -> float:
         name_words = words_of(name)

@@ -225,15 +225,14 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     tags, roles, gaps = (np.asarray(part[row], np.float32) for part in logits)
     roles, gaps = _softmax(roles), _softmax(gaps)
     best = roles.argmax(-1)
-    present = [slot for slot in range(len(best)) if best[slot] != ABSENT]
-    gap_kinds = gaps.argmax(-1)
-    joins = [int(slot) for slot in present[:-1]]
-    confidence = float(roles.max(-1).prod() * gaps.max(-1)[joins].prod())
-    is_negated = tuple(bool(best[slot] == NEGATED) for slot in present)
+    present = np.flatnonzero(best != ABSENT).tolist()
+    gaps = gaps[present[:-1]]
+    confidence = float(roles.max(-1).prod() * gaps.max(-1).prod())
+    is_negated = tuple((best[present] == NEGATED).tolist())
     if all(is_negated):
         return ParserOutput(None, 0.0, "no operand is positive")
     spans = _word_spans(tags, text, offsets, present)
-    parsed = ParsedQuery(tuple(spans), is_negated, tuple(GAPS[gap_kinds[slot]] for slot in joins))
+    parsed = ParsedQuery(tuple(spans), is_negated, tuple(GAPS[kind] for kind in gaps.argmax(-1)))
     if parsed.is_plain:
         reason = "it was read as one phrase" if find_cues(text) else ""
         return ParserOutput(parsed, confidence, reason)
@@ -244,8 +243,7 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
 
 def _softmax(logits: Array) -> Array:
     shares = np.exp(logits - logits.max(-1, keepdims=True))
-    probabilities: Array = shares / shares.sum(-1, keepdims=True)
-    return probabilities
+    return np.asarray(shares / shares.sum(-1, keepdims=True), np.float32)
 
 
 def _negates_a_positive(parsed: ParsedQuery) -> bool:

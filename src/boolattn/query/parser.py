@@ -75,7 +75,11 @@ class Parser:
         self.manifest = read_typed_manifest(ParserManifest, self.folder / MANIFEST)
         check_sums(self.folder)
         verify(self.folder, self.manifest.files, MANIFEST)
-        self._verify_encoder()
+        # The folder of the encoder that tokenizer and word vectors are of.
+        for name in {self.manifest.tokenizer, self.manifest.table}:
+            manifest = (self.folder / name).resolve().with_name(ENCODER)
+            if manifest.parent != self.folder.resolve() and manifest.is_file():
+                verify(manifest.parent, read_manifest(manifest)["files"], ENCODER)
         self.threshold = self.manifest.threshold
         self._recent = lru_cache(MAX_REMEMBERED)(self._decode)
 
@@ -90,13 +94,6 @@ class Parser:
     def is_word(self, text: str) -> bool:
         """Tell whether a word is one of the tokenizer's vocabulary."""
         return self._opened[1].token_to_id(text) is not None
-
-    def _verify_encoder(self) -> None:
-        """Verify the folder of the encoder that tokenizer and word vectors are of."""
-        for name in {self.manifest.tokenizer, self.manifest.table}:
-            manifest = (self.folder / name).resolve().with_name(ENCODER)
-            if manifest.parent != self.folder.resolve() and manifest.is_file():
-                verify(manifest.parent, read_manifest(manifest)["files"], ENCODER)
 
     def _decode(self, text: str) -> ParserOutput:
         session, tokenizer, values, scales = self._opened
@@ -165,14 +162,13 @@ def open_graph(path: Path, *, reuses_memory: bool = True) -> Any:  # noqa: ANN40
         raise DataError(f"onnxruntime {ort.__version__} cannot open {path}: {reason}") from error
 
 
-def run_graph(session: Any, outputs: list[str], inputs: dict[str, Any], path: Path) -> list[Any]:  # noqa: ANN401
+def run_graph(session: Any, outputs: list[str], inputs: dict[str, Any], path: Path) -> Any:  # noqa: ANN401
     """Run a graph; errors of onnxruntime become one line that names the graph's file."""
     try:
-        values: list[Any] = session.run(outputs, inputs)
+        return session.run(outputs, inputs)
     except Exception as error:
         reason = str(error).splitlines()[0][:200]
         raise DataError(f"{path} cannot run: {reason}; export the model again") from error
-    return values
 
 
 def open_tokenizer(path: Path, length: int) -> Tokenizer:

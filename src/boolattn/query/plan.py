@@ -233,11 +233,16 @@ def plan_queries(
 
     ``known`` has the vectors of documents that are operands, by id.
     """
+    plans = []
     for reading in readings:
         if (n_operands := len(reading.atoms)) > MAX_OPERANDS:
             raise QueryError(f"a query has at most {MAX_OPERANDS} operands, not {n_operands}")
         check_budget(n_operands)
-    plans = [_limited(reading) for reading in readings]
+        # A list joined by OR may be long: each operand is an alternative.
+        most = max(MAX_CLAUSES, n_operands)
+        if reading.is_composed and (n := n_clauses(reading.tree)) > most:
+            reading = reading.as_one_vector(f"it has {n} alternatives, more than {most}")
+        plans.append(reading)
     wordings = [plan.wording if plan.needs_plain else "" for plan in plans]
     texts = [_operand_texts(p) if p.is_composed or p.is_request else [] for p in plans]
     by_wording = _encoded(encoder.encode_queries, wordings, encoder.dimension)
@@ -247,15 +252,6 @@ def plan_queries(
         _with_vectors(plan, by_wording[wording], [by_operand[text] for text in part], known or {})
         for plan, wording, part in zip(plans, wordings, texts, strict=True)
     ]
-
-
-def _limited(plan: Plan) -> Plan:
-    """Return the plan, or one vector where its tree has too many alternatives."""
-    # A list joined by OR may be long: each operand is an alternative.
-    most = max(MAX_CLAUSES, len(plan.atoms))
-    if not plan.is_composed or (n := n_clauses(plan.tree)) <= most:
-        return plan
-    return plan.as_one_vector(f"it has {n} alternatives, more than {most}")
 
 
 def _operand_texts(plan: Plan) -> list[str]:
@@ -287,8 +283,7 @@ def _with_vectors(
     signed = signed_atoms(plan.parsed)
     likes = [known[a.text] for a, sign in signed if isinstance(a, Like) and sign > 0]
     if likes:
-        likes = [whole, *likes] if plan.wording else likes
-        whole = likes[0] if len(likes) == 1 else np.mean(likes, axis=0, dtype=np.float32)
+        whole = np.mean([whole, *likes] if plan.wording else likes, axis=0, dtype=np.float32)
     if not operands:
         return replace(plan, vectors=whole[None], plain=whole)
     vectors = np.stack(operands)

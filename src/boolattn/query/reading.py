@@ -134,7 +134,7 @@ class QueryReader:
         if parsed is None or (parsed.is_plain and not is_request(text, parsed.operands[0])):
             return replace(plan, fallback=output.reason)
         inner = parsed.tree(parsable)
-        tree = join_all([inner, *self.added])
+        tree, named = join_all([inner, *self.added]), " ".join(in_words(inner).split())
         plan = replace(
             plan,
             tree=tree,
@@ -142,6 +142,7 @@ class QueryReader:
             # The tree's operands are in the order of these span lists.
             spans=self._spans(parsed.operands),
             confidence=output.confidence,
+            fallback=f"it was read as a request for {named!r}" if parsed.is_plain else "",
             is_request=parsed.is_plain,
         )
         if output.confidence < (least := self.parser.threshold):
@@ -150,14 +151,10 @@ class QueryReader:
         if is_contradiction(inner):
             # More likely a parser's error than a query that was meant.
             return self.as_phrase(plan, "it was parsed as a contradiction")
-        if parsed.is_plain:
-            named = " ".join(in_words(inner).split())
-            plan = replace(plan, fallback=f"it was read as a request for {named!r}")
         return plan
 
     def _read_explicit(self, text: str) -> Plan:
-        is_typed = bool(text.strip()) or not self.added
-        typed = [parse_with_spans(text)] if is_typed else []
+        typed = [parse_with_spans(text)] if text.strip() else []
         joined = join_all([*(tree for tree, _ in typed), *self.added])
         spans = self._spans([(span,) for _, typed_spans in typed for span in typed_spans])
         tree = anchored(joined)
@@ -166,16 +163,13 @@ class QueryReader:
 
     def _read_plain(self, text: str) -> Plan:
         """Read a text as one vector, except for conditions, documents and lists of operands."""
-        if text.strip():
-            tree: QueryTree = Atom(text)
-            if self.uses_syntax(text):
-                with suppress(QuerySyntaxError):
-                    parsed, _ = parse_with_spans(text)
-                    special = (isinstance(a, Like | Where) or a.weight != 1 for a in atoms(parsed))
-                    tree = parsed if any(special) else tree
-            tree = anchored(join_all([tree, *self.added]))
-        else:
-            tree = self._read_explicit(text).tree
+        typed: list[QueryTree] = [Atom(text)] if text.strip() else []
+        if typed and self.uses_syntax(text):
+            with suppress(QuerySyntaxError):
+                parsed, _ = parse_with_spans(text)
+                if any(isinstance(a, Like | Where) or a.weight != 1 for a in atoms(parsed)):
+                    typed = [parsed]
+        tree = anchored(join_all([*typed, *self.added]))
         return Plan(text, in_words(tree), tree, tree).as_one_vector(IS_OFF)
 
 

@@ -243,11 +243,10 @@ def implied_exclusions(text: str) -> list[tuple[str, tuple[int, int]]]:
     >>> implied_exclusions("meatless pasta"), implied_exclusions('"meatless" pasta')
     ([('meat', (0, 8))], [])
     """
-    quoted = [match.span() for match in QUOTED.finditer(text)]
+    unquoted = QUOTED.sub(lambda match: " " * len(match[0]), text)
     return [
         (name, match.span())
-        for match in _IMPLYING.finditer(text)
-        if not any(start < match.start() < end for start, end in quoted)
+        for match in _IMPLYING.finditer(unquoted)
         for name in _IMPLIED[match[0].lower()]
     ]
 

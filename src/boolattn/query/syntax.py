@@ -17,6 +17,7 @@ Only upper-case words are operators, and none between quotes. After "-" a phrase
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -284,10 +285,9 @@ def _grouped(tree: QueryTree) -> str:
 
 
 def _is_unquoted(text: str) -> bool:
-    text_tokens = tokens_of(text) or []
-    words = [token.text for token in text_tokens if token.kind == "word"]
-    is_plain = 0 < len(words) == len(text_tokens) and " ".join(words) == text
-    return is_plain and not split_weight(text)[1] and type(operand(text)) is Atom
+    with suppress(QueryError):
+        return parse_with_spans(text)[0] == Atom(text)
+    return False
 
 
 def _quoted(text: str) -> str:

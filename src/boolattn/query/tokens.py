@@ -249,13 +249,11 @@ def find_cues(text: str) -> tuple[Cue, ...]:
     pattern, owner = _pattern()
     # A curly apostrophe has one character too, so the spans stay correct.
     plain = text.replace("\u2019", "'")
-    cues = []
-    for match in pattern.finditer(plain):
-        operator = owner.get(" ".join(match.group().lower().split()))
-        if operator is not None:
-            start, end = match.span()
-            cues.append(Cue(operator, start, end, text[start:end]))
-    return tuple(cues)
+    return tuple(
+        Cue(operator, *match.span(), text[slice(*match.span())])
+        for match in pattern.finditer(plain)
+        if (operator := owner.get(" ".join(match[0].lower().split())))
+    )
 
 
 def unused_cues(

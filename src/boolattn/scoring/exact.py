@@ -48,9 +48,8 @@ def _highest_first(values: Values, n: int) -> NDArray[np.int64]:
     floor = values[highest(values, n)].min()
     if np.isnan(floor):
         raise DataError("scores are not numbers (NaN); check the model's weights")
-    above = np.flatnonzero(values > floor)
-    above = above[np.argsort(-values[above], kind="stable")]
-    return np.concatenate([above, np.flatnonzero(values == floor)[: n - len(above)]])
+    rows = np.flatnonzero(values >= floor)
+    return rows[np.argsort(-values[rows], kind="stable")[:n]]
 
 
 def exact_search(queries: Values, documents: Values, depth: int) -> Ranked:
@@ -108,7 +107,7 @@ def leader(values: Values) -> int | None:
 
     The distance is measured in standard deviations of the shortlist.
     """
-    first = shortlist(values, min(_FIRST, len(values)))
+    first = shortlist(values, _FIRST)
     spread = shortlist_spread(values)
     if len(first) < _FIRST or not spread:
         return None

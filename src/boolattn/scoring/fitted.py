@@ -64,8 +64,7 @@ class _Negation:
     def standing(self, similarities: Array, positive: Array) -> Array:
         """Return ``y`` of each operand. Shape ``(operands, documents)``."""
         rest = similarities[list(self.operands)] - self.slopes[:, None] * positive
-        y: Array = (rest - self.means[:, None]) / self.spreads[:, None]
-        return y
+        return (rest - self.means[:, None]) / self.spreads[:, None]
 
     def __call__(self, similarities: Array, positive: Array) -> Array:
         """Return the scores of documents whose positive part has these values."""
@@ -116,8 +115,7 @@ class _FittedClause:
         """Return ``z``; where nothing is positive, every document fits alike."""
         if not self.operands:
             return np.zeros(similarities.shape[1], np.float32)
-        z: Array = (self.values(similarities) - np.float32(self.level)) / np.float32(self.spread)
-        return z
+        return (self.values(similarities) - np.float32(self.level)) / np.float32(self.spread)
 
 
 @dataclass(frozen=True)
@@ -164,8 +162,7 @@ class Fitted:
         """
         # A product over other rows rounds differently: a document is not ranked below itself.
         values = similarities[: len(self.tops)] + _ROUNDING
-        ranks: NDArray[np.int64] = 1 + (self.tops[:, :, None] > values[:, None]).sum(1)
-        return ranks
+        return np.asarray(1 + (self.tops[:, :, None] > values[:, None]).sum(1), np.int64)
 
     def exceeds(self, similarities: Array) -> Array:
         """Return which share of the shortlist matches a negated operand less; else 0.
@@ -175,10 +172,9 @@ class Fitted:
         exceeds = np.zeros(similarities[: len(self.tops)].shape, np.float32)
         negations = [(part.negation, part.z(similarities)) for part in self.clauses]
         for negation, beside in [*negations, (self.common, self._best(similarities))]:
-            standing = negation.standing(similarities, beside) if negation.operands else ()
-            for operand, known, y in zip(
-                negation.operands, negation.shortlist, standing, strict=True
-            ):
+            standing = negation.standing(similarities, beside)
+            rows = zip(negation.operands, negation.shortlist, standing, strict=True)
+            for operand, known, y in rows:
                 # A document of the shortlist is not compared with itself.
                 share = np.searchsorted(known, y - _SAME) / max(1, len(known) - 1)
                 exceeds[operand] = np.maximum(exceeds[operand], np.minimum(share, 1))
@@ -216,7 +212,7 @@ def fit(tree: QueryTree, similarities: Array, size: int | None = None) -> Fitted
     rows = {c: n_operands + row for row, c in enumerate(conjunctions(alternatives))}
     common = set.intersection(*(set(clause.negated) for clause in alternatives))
     # An alternative that no document may satisfy by its conditions has no part.
-    left = [c for c in alternatives if not c.conditions or _meets(c.conditions, similarities).any()]
+    left = [c for c in alternatives if _meets(c.conditions, similarities).any()]
     fitted = [_fit_clause(clause, rows, similarities, weights, size) for clause in left]
     least = LEAST_SPREAD * max((part.spread for part in fitted if part.operands), default=0.0)
     fitted_clauses = []

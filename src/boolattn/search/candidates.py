@@ -66,8 +66,7 @@ class Retrieval:
 
     def keeps(self, keys: Keys) -> Mask:
         """Return which documents NOT does not leave out."""
-        is_kept: Mask = np.isin(keys, [*self.lifted]) | self.exclusion.keeps(keys)
-        return is_kept
+        return np.isin(keys, [*self.lifted]) | self.exclusion.keeps(keys)
 
     def similarities(self, keys: Keys) -> Array:
         """Compare documents as the ranking did, words and conditions included."""
@@ -168,28 +167,19 @@ class Retrieval:
         is_fitted = self.plan.is_composed and len(keys)
         fitted = fit(self.plan.tree, values, size) if is_fitted else None
         scores = np.array(values[0] if fitted is None else fitted.score(values), np.float32)
-        if (row := self._described(keys)) is not None:
-            self.lifted, scores[row] = frozenset([int(keys[row])]), scores.max() + 1
-        self.ranked, self.fitted = _best(keys, scores, self.depth), fitted
-        self.evidence = evidence
+        if self.plan.is_long and self.plan.has_negation and len(keys):
+            # The document that a long text describes may well mention what is negated: a detail.
+            of_text = self._lexical_evidence([operand_terms(self.plan.text)])
+            if (row := leader(self._compare_whole(self.plan.plain, keys, of_text))) is not None:
+                self.lifted, scores[row] = frozenset([int(keys[row])]), scores.max() + 1
+        [rows], [best] = top_k(scores[None], self.depth)
+        self.ranked, self.fitted, self.evidence = Ranked(keys[rows], best), fitted, evidence
         return values
-
-    def _described(self, keys: Keys) -> int | None:
-        """Return the row of the document that a long text with a NOT describes, if there is one.
-
-        Such a document may well mention what is negated, which is a detail of the text.
-        """
-        plan = self.plan
-        if not (plan.is_long and plan.has_negation and len(keys)):
-            return None
-        evidence = self._lexical_evidence([operand_terms(plan.text)])
-        return leader(self._compare_whole(plan.plain, keys, evidence))
 
     def _compare_whole(self, vector: Array, keys: Keys, evidence: LexicalEvidence | None) -> Array:
         """Return the similarity of documents to a query's one vector, words included."""
         values = self.reader.similarities(vector[None], keys)
-        row: Array = (evidence.fit(keys, values)[1] if evidence else values)[0]
-        return row
+        return np.asarray((evidence.fit(keys, values)[1] if evidence else values)[0], np.float32)
 
     def _with_conditions(self, keys: Keys, values: Array) -> Array:
         """Return similarities with those of conditions: 1 for documents that meet them, else 0."""
@@ -249,10 +239,3 @@ def _groups(filters: Iterable[Filter]) -> Iterable[tuple[Filter, list[int]]]:
     for number, where in enumerate(filters):
         groups.setdefault(where, []).append(number)
     return groups.items()
-
-
-def _best(keys: Keys, scores: Array, depth: int) -> Ranked:
-    """Return the documents of highest scores; equal ones by their keys."""
-    best = top_k(scores[None], depth)
-    is_real = best.scores[0] > -np.inf
-    return Ranked(keys[best.rows[0][is_real]], best.scores[0][is_real])

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,7 +59,8 @@ class LexicalEvidence:
     """What the words of a plan's vectors find, and how much a score adds to a similarity."""
 
     answers: tuple[Ranked, ...]  # for each vector, sorted by key
-    factors: tuple[float, ...] = ()
+    #: One for each vector, when it is fitted. Shape ``(vectors, 1)``.
+    factors: Array = field(default_factory=lambda: np.zeros((0, 1), np.float32))
 
     @classmethod
     def of(cls, reader: Reader, terms: Iterable[Sequence[str]], where: Filter) -> LexicalEvidence:
@@ -92,21 +93,15 @@ class LexicalEvidence:
 
         Similarities have the shape ``(vectors, keys)``; they are returned with the evidence added.
         """
-        scores, factors = self._scores(keys), []
-        for values, row in zip(similarities, scores, strict=True):
-            spread = _spread(row)
-            factors.append(shortlist_spread(values) / spread if spread else 0.0)
-        fitted = replace(self, factors=tuple(factors))
-        return fitted, similarities + fitted._weights * scores
+        scores, factors = self._scores(keys), np.zeros((len(self.answers), 1), np.float32)
+        for values, row, factor in zip(similarities, scores, factors, strict=True):
+            if spread := _spread(row):
+                factor[:] = shortlist_spread(values) / spread
+        return replace(self, factors=factors), similarities + factors * scores
 
     def add(self, keys: Keys, similarities: Array) -> Array:
         """Return similarities with the evidence of these documents added."""
-        total: Array = similarities + self._weights * self._scores(keys)
-        return total
-
-    @property
-    def _weights(self) -> Array:
-        return np.array(self.factors, np.float32)[:, None]
+        return similarities + self.factors * self._scores(keys)
 
     def _scores(self, keys: Keys) -> Array:
         scores = np.zeros((len(self.answers), len(keys)), np.float32)
@@ -148,6 +143,7 @@ class Exclusion:
         self._allowed_words = frozenset(word.casefold() for word in allow)
         # Their words, and whether they are positive.
         self._operands = [(atom.words, sign > 0) for atom, sign in signed_atoms(tree)]
+        self._positive = [words for words, is_positive in self._operands if is_positive]
 
     def terms(self) -> Iterator[list[str]]:
         """Yield the words and kinds of each vector of a plan: of operands, then of conjunctions."""
@@ -181,20 +177,16 @@ class Exclusion:
     @cached_property
     def _asked_for(self) -> frozenset[str]:
         """The words of the positive operands."""
-        positive = (operand_terms(words) for words, is_positive in self._operands if is_positive)
-        return frozenset().union(*positive)
+        return frozenset().union(*map(operand_terms, self._positive))
 
     @cached_property
     def _asked_names(self) -> frozenset[frozenset[str]]:
         """The words of each thing of a negated kind that a positive operand names."""
         negated = [tag for groups in self._groups for group in groups or () for tag in group]
-        names = (
-            name
-            for words, is_positive in self._operands
-            if is_positive and self._kinds
-            for name in self._kinds.witnesses(words, negated)
-        )
-        return frozenset(frozenset(terms_of(name)) for name in names)
+        if self._kinds is None:
+            return frozenset()
+        names = (self._kinds.witnesses(words, negated) for words in self._positive)
+        return frozenset(frozenset(terms_of(name)) for name in chain.from_iterable(names))
 
     @cached_property
     def _groups(self) -> list[Groups | None]:
@@ -229,8 +221,7 @@ class Exclusion:
     @cached_property
     def _positive_classes(self) -> Counter[int]:
         """The classes of things that the positive operands name, and how many may be of each."""
-        positive = [words for words, is_positive in self._operands if is_positive]
-        phrases = (phrase for words in positive for phrase in self._phrases(words))
+        phrases = (phrase for words in self._positive for phrase in self._phrases(words))
         return Counter(self._class_of(tags[0]) for _, senses in phrases for tags in senses)
 
     def _sense(self, senses: list[tuple[str, ...]]) -> tuple[str, ...]:
@@ -245,7 +236,7 @@ class Exclusion:
         classes = [self._class_of(tags[0]) for tags in senses]
         pairs = list(zip(classes, counts, strict=True))
         votes = [self._positive_classes[name] if n else 0 for name, n in pairs]
-        best = max(range(len(senses)), key=lambda row: (votes[row], counts[row], -row))
+        best = max(range(len(senses)), key=lambda row: (votes[row], counts[row]))
         for row, (name, n) in enumerate(pairs):
             if name == _FOOD and votes[row] == votes[best] and n >= _IS_FOOD * counts[best]:
                 return senses[row]
@@ -271,17 +262,14 @@ class Exclusion:
 
     def why(self, keys: Keys, documents: Sequence[Document | None]) -> list[tuple[str, str] | None]:
         """Say why documents are left out, and which word of each is of a negated kind."""
-        reasons: dict[int, tuple[str, str]] = {}
+        reasons: list[tuple[str, str] | None] = [None] * len(keys)
         for (words, _), groups in zip(self._operands, self._groups, strict=True):
             for group in groups or ():
                 is_asserted = self._reader.claims(group, keys) == Claim.ASSERTED
                 for row in np.flatnonzero(is_asserted).tolist():
-                    document = documents[row]
-                    if row in reasons or document is None:
-                        continue
-                    if reason := self._reason(words, group, document):
-                        reasons[row] = reason
-        return [reasons.get(row) for row in range(len(keys))]
+                    if (document := documents[row]) is not None:
+                        reasons[row] = reasons[row] or self._reason(words, group, document)
+        return reasons
 
     def _reason(
         self, words: str, group: tuple[str, ...], document: Document
@@ -290,10 +278,8 @@ class Exclusion:
             spans = matched_words(words, frozenset(group), 0, len(words))
             named = dict.fromkeys(repr(words[start:end]) for start, end in spans)
             return f"it mentions {' and '.join(named)}", ""
-        pairs = (
-            (phrase, tag) for phrase, senses in self._phrases(words) for tag in sum(senses, ())
-        )
-        kind = next((phrase for phrase, tag in pairs if tag in tags), words)
+        phrases = self._phrases(words)
+        kind = next((name for name, senses in phrases if {*sum(senses, ())} & {*tags}), words)
         for name in self._kinds.witnesses(indexed_text(document), tags) if self._kinds else ():
             is_asked_for = frozenset(terms_of(name)) in self._asked_names
             if not is_asked_for and name.casefold() not in self._allowed_words:

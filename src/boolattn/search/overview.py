@@ -159,8 +159,7 @@ def find_examples(reader: Reader) -> tuple[Example, ...]:
         # Topics that no example has yet come first.
         if best := max(fitting, key=lambda p: (used.isdisjoint(p), scores[p]), default=()):
             used |= set(best)
-            tree = join(*map(Atom, best))
-            examples.append(Example(f" {words} ".join(best), tree))
+            examples.append(Example(f" {words} ".join(best), join(*map(Atom, best))))
     return tuple(examples)
 
 

@@ -101,7 +101,7 @@ def _result(query: Retrieval) -> SearchResult:
     plan, fitted, options = query.plan, query.fitted, query.options
     facets = _facets(query) if options.facets else ()
     left_out = _left_out(query) if query.is_strict else ()
-    shortage = _leave_out(query) if query.is_strict else ""
+    shortage = _leave_out(query) if query.is_strict else []
     ranked = _first(query)
     hits = tuple(_hits(query, ranked))
     result = SearchResult(
@@ -128,7 +128,7 @@ def _result(query: Retrieval) -> SearchResult:
     return replace(result, warnings=(*plan.warnings, *warnings))
 
 
-def _warnings(query: Retrieval, shortage: str) -> Iterator[str]:
+def _warnings(query: Retrieval, shortage: list[str]) -> Iterator[str]:
     """Yield what a user may not expect of conditions and exclusions."""
     settings, options = query.reader.settings, query.options
     if query.total == 0 and query.reader.counts:
@@ -140,8 +140,7 @@ def _warnings(query: Retrieval, shortage: str) -> Iterator[str]:
             f"the negated operand {query.plan.atoms[operand]!r} was ignored: its vector cannot "
             "tell the best documents apart"
         )
-    if shortage:
-        yield shortage
+    yield from shortage
     if options.strict_not and not query.is_strict:
         yield "nothing was left out: the query excludes nothing"
     if query.is_strict and options.kinds and settings.lexicon and not settings.known_kinds:
@@ -180,8 +179,7 @@ def _positive_similarities(query: Retrieval, keys: Keys) -> Array:
     if any(isinstance(atom, Everything) for atom in positive) or not positive:
         return np.full(len(keys), np.inf, np.float32)
     vectors = query.plan.clause_vectors
-    values: Array = query.reader.similarities(vectors, keys).max(0, initial=-1)
-    return values
+    return np.asarray(query.reader.similarities(vectors, keys).max(0, initial=-1), np.float32)
 
 
 def _facets(query: Retrieval) -> tuple[Facet, ...]:
@@ -194,7 +192,7 @@ def _facets(query: Retrieval) -> tuple[Facet, ...]:
     return count_facets(documents, reader.fields(), is_exact=is_exact)
 
 
-def _leave_out(query: Retrieval) -> str:
+def _leave_out(query: Retrieval) -> list[str]:
     """Apply strict NOT; return a warning where others that fit may not be found."""
     _lift(query)
     keys, scores = query.ranked
@@ -209,8 +207,8 @@ def _leave_out(query: Retrieval) -> str:
     is_short = len(chosen) < min(query.k, len(keys))
     if is_short and (len(keys) < query.total or not query.reader.counts):
         shown = f"{SHORTENED} {len(chosen)} results of {query.k}: of the {len(keys)} best"
-        return f"{shown} documents the others have what is excluded"
-    return ""
+        return [f"{shown} documents the others have what is excluded"]
+    return []
 
 
 def _left_out(query: Retrieval) -> tuple[LeftOut, ...]:
@@ -221,13 +219,13 @@ def _left_out(query: Retrieval) -> tuple[LeftOut, ...]:
     keys = query.nearest_whole(LOOKED_AT if query.reader.has_words else _READ)
     keys = keys[~query.keeps(keys)]
     fits = query.fitted.fits(query.similarities(keys))
-    keys, left_out = keys[fits][:_LEFT_OUT], []
+    keys = keys[fits][:_LEFT_OUT]
     documents = query.reader.documents(keys)
-    for document, reason in zip(documents, query.exclusion.why(keys, documents), strict=True):
-        if document is not None and reason:
-            title = document.title or shorten(document.text, _TITLE, placeholder="…")
-            left_out.append(LeftOut(document.id, title, *reason))
-    return tuple(left_out)
+    return tuple(
+        LeftOut(d.id, d.title or shorten(d.text, _TITLE, placeholder="…"), *reason)
+        for d, reason in zip(documents, query.exclusion.why(keys, documents), strict=True)
+        if d is not None and reason
+    )
 
 
 def _lift(query: Retrieval) -> None:
@@ -241,11 +239,10 @@ def _lift(query: Retrieval) -> None:
     rows = np.flatnonzero(np.isin(keys, query.evidence.negated_keys(query.plan)))
     positive = query.fitted.positive(query.similarities(keys[rows]))
     # Others would not be among the first results.
-    is_near = positive > scores[: 2 * query.k].min(initial=np.inf)
-    rows, positive = rows[is_near], positive[is_near]
-    is_lifted = query.exclusion.denies(keys[rows])
-    rows, positive = rows[is_lifted], positive[is_lifted]
-    scores[rows] = positive
+    is_lifted = positive > scores[: 2 * query.k].min(initial=np.inf)
+    is_lifted[is_lifted] = query.exclusion.denies(keys[rows[is_lifted]])
+    rows = rows[is_lifted]
+    scores[rows] = positive[is_lifted]
     query.lifted |= frozenset(keys[rows].tolist())
     order = np.argsort(-scores, kind="stable")
     query.ranked = Ranked(keys[order], scores[order])

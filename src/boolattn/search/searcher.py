@@ -284,8 +284,7 @@ class Searcher:
 
     def refresh(self) -> bool:
         """Read what another process changed; return whether anything did."""
-        is_changed = self.store.refresh()
-        if is_changed:
+        if is_changed := self.store.refresh():
             self._check_model()
         return is_changed
 

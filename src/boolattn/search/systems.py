@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +91,7 @@ class SearchRanker:
         options = {"mode": "plain", **options, "verdicts": False}
         depth, ranked = min(depth, len(self.rows)), []
         for start in range(0, len(texts), _QUERIES):
-            batch = list(texts[start : start + _QUERIES])
+            batch = texts[start : start + _QUERIES]
             for result in self.searcher.search_many(batch, depth, **options):
                 ranked.append([(self.rows[hit.id], hit.score) for hit in result])
         return _ranking(ranked, depth)
@@ -187,11 +186,9 @@ def open_systems(
         yield OpenSystem("BM25", "", "", lambda judged, n: bm25.rank(judged.texts, n))
         return
     if ending:
-
-        def read(judged: Judgements, depth: int) -> Ranking:
-            return read_run(Path(model), judged.ids, benchmark.rows).resized(depth)
-
-        yield OpenSystem(Path(model).name.removesuffix(ending), "", "", read)
+        run, rows = Path(model), benchmark.rows
+        name = run.name.removesuffix(ending)
+        yield OpenSystem(name, "", "", lambda judged, n: read_run(run, judged.ids, rows).resized(n))
         return
     folder, name = _find_folder(model)
     if not is_one_vector or (gate == "own" and models.runs_in_onnx(folder, device)):
@@ -202,14 +199,11 @@ def open_systems(
     parser, words = None if is_one_vector else SHIPPED, any(WAYS[way]["hybrid"] for way in ways)
     ranker = SearchRanker.index(encoder, benchmark.documents, progress, parser=parser, words=words)
     for way in ways:
-        rank = partial(_rank, ranker, WAYS[way])
+
+        def rank(judged: Judgements, n: int, options: Mapping[str, bool] = WAYS[way]) -> Ranking:
+            return ranker.rank(judged.texts, n, **options)
+
         yield OpenSystem(name, "label" if gate == "label" else encoder.gate, way, rank)
-
-
-def _rank(
-    ranker: SearchRanker, options: Mapping[str, bool], judged: Judgements, depth: int
-) -> Ranking:
-    return ranker.rank(judged.texts, depth, **options)
 
 
 def _find_folder(model: str) -> tuple[Path, str]:
@@ -225,9 +219,8 @@ def _find_folder(model: str) -> tuple[Path, str]:
         ) from error
     full = folder.resolve()
     # Every training ends in RUN/model: the run's name tells results apart.
-    is_of_run = (full.parent / "run.json").is_file()
-    name = full.parent.name if is_of_run else full.name
-    return folder, model if model in models.NAMES else name
+    full = full.parent if (full.parent / "run.json").is_file() else full
+    return folder, model if model in models.NAMES else full.name
 
 
 def _load_towers(
