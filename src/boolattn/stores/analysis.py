@@ -43,6 +43,8 @@ _PHRASE = rf"{_WORD}(?:[ \t]+{_WORD}){{0,3}}"
 _AFTER = re.compile(
     rf"[ \t:]*{_PHRASE}(?:(?:,[ \t]*{_PHRASE})*,?[ \t]+n?or[ \t]+{_PHRASE})?", re.IGNORECASE
 )
+#: A value that negates its name: "Pets: no", but not "Symphony: No. 5".
+_NO_VALUE = re.compile(r":[ \t]*(?:no|none|never|n/a|0)(?=[ \t]*(?:[,;|)\n]|\.(?!\s*\d)|$))", re.I)
 #: What "not required" negates, which stands before it: "knowledge of German is not required".
 _BEFORE = re.compile(rf"{_PHRASE}[ \t:]*$", re.IGNORECASE)
 _LONGEST = 80  # characters of it
@@ -148,7 +150,7 @@ def asserted_terms(text: str, negated: Iterable[tuple[int, int]] | None = None) 
 
     >>> sorted(asserted_terms("Nut-free cake without eggs or dairy. Driving licence not required."))
     ['cake', 'free', 'requir', 'without']
-    >>> sorted(asserted_terms("Alcohol is not served at lunch."))
+    >>> sorted(asserted_terms("Alcohol is not served at lunch. Pets: none"))
     ['lunch', 'serv']
     """
     pieces, end = [], 0
@@ -163,15 +165,16 @@ def negated_spans(text: str) -> Iterator[tuple[int, int]]:
     for match in _COMPOUND.finditer(text) if _MAY_LACK.search(text) else ():
         yield match.span()
     ends = [match.end() for match in _FREE_OF.finditer(text)]
+    after_names = [match.span() for match in _NO_VALUE.finditer(text)]
     for cue in find_cues(text):
-        if cue.operator is not Operator.NOT:
-            continue
-        if _NEEDED.match(text, cue.end):
-            start = max(0, cue.start - _LONGEST)
-            if before := _BEFORE.search(text[start : cue.start]):
-                yield start + before.start(), cue.end
-        else:
+        if cue.operator is Operator.NOT and _NEEDED.match(text, cue.end):
+            after_names.append((cue.start, cue.end))
+        elif cue.operator is Operator.NOT:
             ends.append(cue.end)
+    for place, end in after_names:
+        start = max(0, place - _LONGEST)
+        if before := _BEFORE.search(text[start:place]):
+            yield start + before.start(), end
     yield from (after.span() for end in ends if (after := _AFTER.match(text, end)))
 
 
