@@ -197,13 +197,16 @@ def write_peer_graph(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
-def serve_peer(graph: str) -> None:
+def serve_peer(graph: str, n_workers: int) -> None:
     """Serve plain vector queries: FastAPI, fastembed and numpy."""
     import uvicorn
     from fastapi import FastAPI
 
     from boolattn.service.app import address_of, listen
+    from boolattn.service.supervisor import supervise
 
+    listeners = listen("127.0.0.1", 0, n_workers)
+    listener, ready = supervise(listeners, address_of(listeners[0]))
     model, app = _fastembed(graph, 1), FastAPI()
     vectors = np.random.default_rng(0).standard_normal((N_SEARCHED, DIMENSION), dtype=np.float32)
 
@@ -215,31 +218,32 @@ def serve_peer(graph: str) -> None:
         hits = [{"id": str(row), "score": float(scores[row])} for row in best]
         return {"query": body["query"], "hits": hits}
 
-    listener = listen("127.0.0.1", 0)
-    print(address_of(listener), flush=True)
+    ready()
     uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listener])
 
 
 @contextmanager
-def peer_service(graph: Path) -> Iterator[str]:
+def peer_service(graph: Path, workers: str) -> Iterator[str]:
     """Run the peer's service, one thread for each query, its faster setting; yield its address."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.without_torch", "--peer", graph]
+    command += ["--workers", workers]
     variables = _environment() | {"OPENBLAS_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables)
     try:
         yield process.stdout.readline().strip() if process.stdout else ""
     finally:
-        process.kill()
+        process.terminate()
 
 
-def compare_service(index: Path, graph: Path) -> list[dict[str, Any]]:
+def compare_service(index: Path, graph: Path, workers: str) -> list[dict[str, Any]]:
     """Load both services in turn from concurrent clients; return queries a second."""
     from benchmarks.service import load, make_queries, service
 
     if not find_spec("fastembed"):
         return []
     speeds: dict[str, list[float]] = {"boolattn": [], "FastAPI": []}
-    with service(index, ["--per-client", "1000"]) as (ours, _), peer_service(graph) as theirs:
+    options = ["--per-client", "1000", "--workers", workers]
+    with service(index, options) as (ours, _), peer_service(graph, workers) as theirs:
         for block in range(BLOCKS + 1):
             for name, address in (("boolattn", ours), ("FastAPI", theirs)):
                 queries = make_queries(N_REQUESTS, seed=block)
@@ -247,7 +251,7 @@ def compare_service(index: Path, graph: Path) -> list[dict[str, Any]]:
                 if row["wrong"]:
                     raise SystemExit(f"{name}: {row['wrong']} wrong responses")
                 speeds[name].append(row["per second"])
-    what = f"queries a second, {N_CLIENTS} clients, {N_SEARCHED:,} documents"
+    what = f"queries a second, {N_CLIENTS} clients, {N_SEARCHED:,} documents, processes: {workers}"
     pair = [values[1:] for values in speeds.values()]
     return [_row(what, pair[0], "FastAPI, fastembed, numpy", pair[1], ">= 0.6")]
 
@@ -347,9 +351,10 @@ def main() -> None:
     )
     parser.add_argument("--parts", default="documents,query,service,cold,install,memory")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
+    parser.add_argument("--workers", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
-        serve_peer(options.peer)
+        serve_peer(options.peer, options.workers)
         return
     from benchmarks.service import index_random, synthetic
 
@@ -366,7 +371,7 @@ def main() -> None:
                 lambda n=n: child("measure_documents", str(graph), n, threads=n) for n in (0, 1)
             ],
             "query": [lambda n=n: child("measure_query", str(index), n, threads=n) for n in (1, 2)],
-            "service": [lambda: compare_service(index, graph)],
+            "service": [lambda n=n: compare_service(index, graph, n) for n in "12"],
             "cold": [lambda: compare_cold(index)],
             "install": [compare_install],
             "memory": [

@@ -61,7 +61,7 @@ def services():
     stops = []
 
     def start(searcher, **settings) -> str:
-        taken = listen("127.0.0.1", 0)
+        [taken] = listen("127.0.0.1", 0)
         is_up = threading.Event()
         chosen = ServiceSettings(**settings)
         server = Server(create_app(searcher, chosen), chosen, ready=is_up.set)

@@ -280,7 +280,7 @@ def running(searcher, settings):
     """Run the server in a thread."""
     ready = threading.Event()
     server = Server(create_app(searcher, settings), settings, ready=ready.set)
-    listener = listen("127.0.0.1", 0)
+    [listener] = listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

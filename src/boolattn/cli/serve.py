@@ -58,11 +58,11 @@ def serve(index: str, host: str, port: int, **options: Any) -> None:
     from boolattn.service.app import Server, address_of, create_app, listen
     from boolattn.service.supervisor import supervise
 
-    listener = listen(host, port)
+    listeners = listen(host, port, settings.workers)
     if settings.api_key is None and host not in LOOPBACK:
         note("boolattn: no API key is set: anyone who reaches this address can search")
     try:
-        ready = supervise(settings.workers, address_of(listener))
+        listener, ready = supervise(listeners, address_of(listeners[0]))
     except SystemExit:  # in the process that watches
         shutil.rmtree(os.environ.get("PROMETHEUS_MULTIPROC_DIR", ""), ignore_errors=True)
         raise

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -123,11 +124,18 @@ def _api_routes(handlers: Handlers) -> APIRouter:
     return router
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def listen(host: str, port: int, n_workers: int = 1) -> list[socket.socket]:
+    """Open a listening socket for each worker; the system divides the connections."""
+    open_socket = partial(
+        socket.create_server, family=socket.AF_INET6 if ":" in host else socket.AF_INET
+    )
     try:
-        return socket.create_server((host, port), family=family)
+        listener = open_socket((host, port))  # unlike those of several workers, alone at its port
+        if n_workers == 1:
+            return [listener]
+        with listener:
+            port = listener.getsockname()[1]
+        return [open_socket((host, port), reuse_port=True) for _ in range(n_workers)]
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
@@ -241,8 +249,8 @@ class Server(uvicorn.Server):
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
             timeout_keep_alive=_KEEP_ALIVE_S,
-            # Accepted at once, before any can be closed again; one leaves others to other workers.
-            backlog=1 if settings.workers > 1 else max(1, limit // 16),
+            # Accepted at once, before any can be closed again.
+            backlog=max(1, limit // 16),
             timeout_graceful_shutdown=math.ceil(settings.timeout) + 1,
         )
         super().__init__(config)

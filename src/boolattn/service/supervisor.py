@@ -18,22 +18,26 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import socket
+    from collections.abc import Callable, Iterable
 
 _PAUSE_S, _MAX_PAUSE_S, _LONG_S = 1.0, 30.0, 60.0
 _PR_SET_PDEATHSIG = 1
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
-def supervise(n_workers: int, address: str) -> Callable[[], object]:
-    """Return in each of the workers, and in another for one that a signal killed.
+def supervise(
+    listeners: Iterable[socket.socket], address: str
+) -> tuple[socket.socket, Callable[[], object]]:
+    """Return in a worker for each of some sockets, and in another for one that a signal killed.
 
-    A worker calls what is returned when it accepts requests; then the next one starts. This process
-    prints the address when the first one does, passes SIGTERM and SIGINT on, and ends with the exit
-    status of the worker that ends first.
+    It returns the socket, and what the worker calls when it accepts requests; then the next one
+    starts. This process prints the address when all do, passes SIGTERM and SIGINT on,
+    and ends with the exit status of the worker that ends first.
     """
     pause, has_crashed, asked = _PAUSE_S, False, list[int]()
-    workers: dict[int, float] = {}  # process: when it was started
+    unserved = list(listeners)
+    workers: dict[int, tuple[socket.socket, float]] = {}  # by process: its socket and its start
 
     def pass_on(number: int, _frame: object) -> None:
         asked.append(number)
@@ -41,23 +45,24 @@ def supervise(n_workers: int, address: str) -> Callable[[], object]:
 
     while True:
         is_ready = True
-        while is_ready and not asked and len(workers) < n_workers:
+        while is_ready and not asked and unserved:
             _handle(signal.SIG_DFL)  # a signal ends this process, and so its workers
             reading, writing = os.pipe()
-            worker = os.fork()
+            listener, worker = unserved.pop(), os.fork()
             if not worker:
                 _end_with_parent()
-                return partial(os.write, writing, b"1")
-            workers[worker] = time.monotonic()
+                return listener, partial(os.write, writing, b"1")
+            workers[worker] = listener, time.monotonic()
             _handle(pass_on)
             os.close(writing)
             is_ready = bool(os.read(reading, 1))  # nothing if the worker has ended
             os.close(reading)
-            if is_ready and address:
+            if is_ready and address and not unserved:
                 click.echo(address)
                 address = ""
         worker, result = os.wait()
-        seconds = time.monotonic() - workers.pop(worker)
+        listener, start = workers.pop(worker)
+        unserved.append(listener)
         status = os.waitstatus_to_exitcode(result)
         status = 0 if -status in asked else status  # uvicorn ends with the signal
         if asked or status == 0 or (status > 0 and not has_crashed):
@@ -66,7 +71,7 @@ def supervise(n_workers: int, address: str) -> Callable[[], object]:
                 os.wait()
             sys.exit(status if status >= 0 else 128 - status)
         has_crashed = True
-        pause = _PAUSE_S if seconds > _LONG_S else min(2 * pause, _MAX_PAUSE_S)
+        pause = _PAUSE_S if time.monotonic() - start > _LONG_S else min(2 * pause, _MAX_PAUSE_S)
         cause = signal.Signals(-status).name if status < 0 else f"status {status}"
         line = f"boolattn: the service ended with {cause}; it starts again in {pause:g} s"
         click.echo(line, err=True)
@@ -79,7 +84,7 @@ def _handle(handler: signal.Handlers | Callable[[int, object], None]) -> None:
         signal.signal(number, handler)
 
 
-def _send(number: int, workers: dict[int, float]) -> None:
+def _send(number: int, workers: Iterable[int]) -> None:
     for worker in workers:
         with suppress(ProcessLookupError):
             os.kill(worker, number)
