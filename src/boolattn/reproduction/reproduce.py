@@ -26,14 +26,7 @@ from boolattn.evaluation.ranking import write_run
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, save_figure, short, template_figure
 from boolattn.files import atomic_file, package_table
-from boolattn.reproduction.requests import (
-    RunRequest,
-    data_fingerprint,
-    encoder_fingerprint,
-    find_finished,
-    open_corpus,
-    open_data,
-)
+from boolattn.reproduction.requests import RunRequest, data_fingerprint, plan
 from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
 from boolattn.search.systems import Bm25Ranker
 from boolattn.settings import build
@@ -189,15 +182,6 @@ logger = logging.getLogger(__name__)
 _N_RANKED = 100
 #: What a training that is not finished was begun with.
 _BEGUN = "begun.json"
-
-
-def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun]]:
-    """Return the files of the requested runs that are finished, and the runs that are not."""
-    request.check_names()
-    for cache in (open_data, open_corpus, encoder_fingerprint):
-        cache.cache_clear()  # files may have changed since
-    pairs = [(run, find_finished(run, (paths.runs, *request.done))) for run in request.runs()]
-    return [path for _, path in pairs if path], [run for run, path in pairs if not path]
 
 
 def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
