@@ -71,10 +71,8 @@ def _spellings(phrases: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> se
 
 def _cases(phrase: str) -> set[str]:
     """Return a phrase in the usual cases; up to three words in every combination."""
-    words = phrase.split()
-    if len(words) > 3:
-        return {phrase, phrase.capitalize(), phrase.upper(), phrase.title()}
-    forms = [{word, word.capitalize(), word.upper(), word.title()} for word in words]
+    units = phrase.split() if phrase.count(" ") < 3 else [phrase]
+    forms = [{unit, unit.capitalize(), unit.upper(), unit.title()} for unit in units]
     return {" ".join(choice) for choice in product(*forms)}
 
 
