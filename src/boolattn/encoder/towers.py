@@ -266,13 +266,12 @@ def _point_to(tower: Path, root: Path) -> None:
 def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     """Return the card of a two-tower model as Markdown; ``name`` is that of its folder."""
     encoder, towers, plugin = query_encoder(model), settings_of(model), "none"
-    family = encoder.config.model_type
     if isinstance(encoder, BoolBertModel):
-        config, family = encoder.config.boolattn_config, encoder.backbone.config.model_type
+        config = encoder.config.boolattn_config
         plugin = f"{config.variant} variant; gate: {_GATES[config.gate]}. {_BIAS}"
     rows = {
         "base encoder": card.base or base_name(encoder) or UNKNOWN,
-        "family": family,
+        "family": cast("Any", encoder).base_model.config.model_type,
         "weights": "shared by both towers" if towers.is_shared else "separate for each tower",
         "pooling": towers.pooling,
         "similarity": towers.similarity,
