@@ -109,14 +109,13 @@ class BoolBertModel(PreTrainedModel):
 
         By default the settings are those of the encoder's plug-in, or of ``attach``.
         """
-        if hasattr(encoder.base_model, "boolattn"):
-            if config is not None and config != plugin_of(encoder).config:
-                raise ConfigError("this encoder has BoolAttn with other settings; detach() it")
-        else:
+        if not hasattr(encoder.base_model, "boolattn"):
             attach(encoder, config, tokenizer=tokenizer)
+        plugin = plugin_of(encoder)
+        if config not in (None, plugin.config):
+            raise ConfigError("this encoder has BoolAttn with other settings; detach() it")
         if isinstance(encoder, cls):
             return encoder
-        plugin = plugin_of(encoder)
         shape = None
         if isinstance(plugin.gate, LexiconGate):
             shape = [*plugin.gate.cues.shape, len(plugin.gate.word_flags)]
