@@ -19,14 +19,13 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.backend import WITHOUT_INTERFACE
-from boolattn.plugin.install import install, plugin_of
+from boolattn.plugin.install import OperatorLabels, install, plugin_of
 from boolattn.plugin.storage import attach, refuse_adapters
 from boolattn.settings import build
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.plugin.install import OperatorLabels
 
 MODEL_TYPE = "bool_bert"
 #: The task with the plug-in; for any other the encoder runs without it.

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import OPERATORS, BoolAttnConfig
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
-from boolattn.attention.layer import is_traced
+from boolattn.attention.layer import CueState, is_traced
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import (
     BACKENDS,
@@ -34,7 +34,6 @@ from boolattn.plugin.backend import (
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-    from boolattn.attention.layer import CueState
 
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.
 NAME = "boolattn"

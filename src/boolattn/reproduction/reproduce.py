@@ -22,28 +22,24 @@ from boolattn.encoder.towers import load_towers
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
 from boolattn.evaluation.benchmark import Judgements
 from boolattn.evaluation.metrics import measure, needed_depth
-from boolattn.evaluation.ranking import write_run
+from boolattn.evaluation.ranking import Ranking, write_run
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, save_figure, short, template_figure
 from boolattn.files import atomic_file, package_table
-from boolattn.reproduction.requests import RunRequest, data_fingerprint, plan
+from boolattn.reproduction.requests import Paths, PlannedRun, RunRequest, data_fingerprint, plan
 from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
 from boolattn.search.systems import Bm25Ranker
 from boolattn.settings import build
 from boolattn.training import launch
 from boolattn.training.launch import make_towers
 from boolattn.training.loop import about_machine, processes
-from boolattn.training.retrieval import encode_queries, rank
-from boolattn.training.settings import read_preset
+from boolattn.training.retrieval import Corpus, encode_queries, rank
+from boolattn.training.settings import Preset, read_preset
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.evaluation.ranking import Ranking
-    from boolattn.reproduction.requests import Paths, PlannedRun
     from boolattn.reproduction.runs import LineTable
-    from boolattn.training.retrieval import Corpus
-    from boolattn.training.settings import Preset
 
     Progress = Callable[[str], None]
     #: Query mode, split, source of the operator labels, and the ranking.

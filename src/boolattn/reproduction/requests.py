@@ -31,12 +31,11 @@ from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
 from boolattn.training.launch import load_encoder, make_towers
 from boolattn.training.loop import differences
 from boolattn.training.retrieval import Corpus, require_gpu
-from boolattn.training.settings import load_preset, read_preset
+from boolattn.training.settings import Preset, load_preset, read_preset
 
 if TYPE_CHECKING:
     from boolattn.data.records import Dataset
     from boolattn.reproduction.runs import DatasetSpec, EncoderSpec, SystemSpec
-    from boolattn.training.settings import Preset
 
 #: The paper's.
 SEEDS = (0, 42, 1234)

@@ -33,13 +33,12 @@ from boolattn.training.batches.tokens import PretrainingSet, ScopeSentences, Tok
 from boolattn.training.loop import RunFolder, data_hashes, processes
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval import Corpus, Result, RetrievalTraining, require_gpu
-from boolattn.training.settings import load_preset
+from boolattn.training.settings import Preset, TrainSettings, load_preset
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.training.settings import Preset, TrainSettings
 
 logger = logging.getLogger(__name__)
 
