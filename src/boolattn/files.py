@@ -102,6 +102,12 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
             draft.unlink()
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, completely or not at all."""
+    with atomic_file(path) as file:
+        file.write(text)
+
+
 @contextmanager
 def atomic_folder(
     folder: Path,

@@ -25,7 +25,7 @@ from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import Ranking, write_run
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, save_figure, short, template_figure
-from boolattn.files import atomic_file, package_table
+from boolattn.files import package_table, write_text
 from boolattn.reproduction.requests import Paths, PlannedRun, RunRequest, data_fingerprint, plan
 from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
 from boolattn.search.systems import Bm25Ranker
@@ -97,8 +97,7 @@ def reproduce(
     if table.dataset.name not in ("quest", "boolquestions"):
         text += f" Ours are for {table.dataset.label} and must not be compared with them: "
         text += "only rows of one data set can be."
-    with atomic_file(out / f"{name}.md") as handle:
-        handle.write(text + "\n")
+    write_text(out / f"{name}.md", text + "\n")
     if is_figure:
         averaged = [line.averaged(table.splits[-1]) for line in table.lines]
         try:
@@ -277,8 +276,7 @@ def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> Sentence
     is_begun = begun.is_file() and begun.read_text("utf-8") == text
     if not is_begun:
         shutil.rmtree(home, ignore_errors=True)
-        with atomic_file(begun) as handle:
-            handle.write(text)
+        write_text(begun, text)
     rankings = _bm25(run.corpus, preset, paths.work) if preset.train.n_bm25 else None
     options: Any = {"resume": is_begun, "command": paths.command}
     where = launch.Launch(out=home, pretrained=source, rankings=rankings, **options)
