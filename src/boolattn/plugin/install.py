@@ -85,11 +85,10 @@ class EncoderForward:
         # Where its embeddings have another width than its layers, ELECTRA projects them.
         first = getattr(model, "embeddings_project", model.get_submodule("embeddings"))
         self._handles = [first.register_forward_hook(self.after_embeddings)]
-        for index, attention in enumerate(attentions):
-            if str(index) in self.plugin.layers:
-                hook = partial(self.before_attention, index)
-                handle = attention.register_forward_pre_hook(hook, with_kwargs=True)
-                self._handles.append(handle)
+        for index in map(int, self.plugin.layers):
+            hook = partial(self.before_attention, index)
+            handle = attentions[index].register_forward_pre_hook(hook, with_kwargs=True)
+            self._handles.append(handle)
         vars(model)["forward"] = self
 
     @property
