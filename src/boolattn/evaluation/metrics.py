@@ -74,8 +74,7 @@ def judge(ranking: Ranking, judgements: Judgements, depth: int) -> JudgedRanking
         if repeated := [row for row, n in Counter(hits).items() if n > 1]:
             name = judgements.ids[query]
             raise DataError(f"the ranking of query {name!r} has document row {repeated[0]} twice")
-        for sets in both:
-            table[sets[query]] = 0
+        table[both[1][query]] = table[both[0][query]] = 0
     return JudgedRanking(*(JudgedSet(marks == mark, both[mark - 1].sizes) for mark in (1, 2)))
 
 
