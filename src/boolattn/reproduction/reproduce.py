@@ -31,7 +31,6 @@ from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviat
 from boolattn.search.systems import Bm25Ranker
 from boolattn.settings import build
 from boolattn.training import launch
-from boolattn.training.launch import make_towers
 from boolattn.training.loop import about_machine, processes
 from boolattn.training.retrieval import Corpus, encode_queries, rank
 from boolattn.training.settings import Preset, read_preset
@@ -232,7 +231,7 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
             towers = _trained(run, paths, details)
             seconds["train"] = round(time.perf_counter() - start, 2)
         else:
-            towers = make_towers(preset).to(processes().device)
+            towers = launch.make_towers(preset).to(processes().device)
         rankings = _tower_rankings(run, towers, judged)
     about: dict[str, Any] = {"system": system.name, "dataset": run.dataset.name, "seed": run.seed}
     results = []
