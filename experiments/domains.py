@@ -14,7 +14,7 @@ from pathlib import Path
 
 from boolattn.evaluation.results import MEAN, Results, compare_results, domain_columns, domain_rows
 from boolattn.evaluation.tables import domain_figure, markdown, save_figure, short
-from boolattn.files import atomic_file
+from boolattn.files import write_text
 
 _SPLITS = ("validation", "validation_unseen", "test", "unseen")
 
@@ -37,8 +37,7 @@ def write_tables(out: Path, splits: Sequence[str], against: str) -> None:
         title = f"\n{split}: differences to {reference.label}, over all queries\n"
         lines += [title, _tests(systems, reference)]
         save_figure(domain_figure(systems), out / f"{split}.png")
-    with atomic_file(out / "table.md") as file:
-        file.write("\n".join(lines).lstrip() + "\n")
+    write_text(out / "table.md", "\n".join(lines).lstrip() + "\n")
 
 
 def _tests(systems: Sequence[Results], reference: Results) -> str:

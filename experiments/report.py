@@ -11,7 +11,7 @@ import numpy as np
 
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation.tables import markdown, short
-from boolattn.files import atomic_file
+from boolattn.files import write_text
 from boolattn.reproduction.runs import ENDING, Run, make_tables, mean_and_deviation, registry
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def report(folder: Path, out: Path, against: Sequence[str] = BASELINE) -> Path:
     sections = [_section(table, against) for table in tables]
     if any("heads" in run.details for run in runs):
         sections += ["## Cue, scope and gate", _PRETRAINING, _heads_table(runs)]
-    with atomic_file(out / "tables.md") as handle:
-        handle.write("\n\n".join([_HEAD, *sections, _commands(runs)]) + "\n")
+    write_text(out / "tables.md", "\n\n".join([_HEAD, *sections, _commands(runs)]) + "\n")
     return out / "tables.md"
 
 

@@ -23,7 +23,7 @@ from boolattn.cli.explain import load_query_encoder
 from boolattn.data.sentences import HELD_OUT_SEED, Mixture, Sentence, generate
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown, short
-from boolattn.files import atomic_file
+from boolattn.files import write_text
 from boolattn.plugin.backend import recording
 from boolattn.plugin.install import plugin_of
 from boolattn.training.batches.tokens import LabelledSentences
@@ -106,8 +106,7 @@ def report(measured: Mapping[str, Measured], out: Path) -> str:
         rows.append([name, *cells[:2], change, cells[2], f"{n_more} of {len(values['attention'])}"])
     text = markdown(heads, rows)
     for name, written in (("scopes.json", json.dumps(measured, indent=1)), ("scopes.md", text)):
-        with atomic_file(out / name) as handle:
-            handle.write(written + "\n")
+        write_text(out / name, written + "\n")
     return text
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from safetensors import SafetensorError, safe_open
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import atomic_file, cache_folder, check_regular
+from boolattn.files import atomic_file, cache_folder, check_regular, write_text
 from boolattn.settings import build, check_types
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def _loaded(folder: Path) -> set[str]:
 
 def write_manifest(path: Path, values: Mapping[str, Any]) -> None:
     """Write a manifest with its own checksum."""
-    with atomic_file(path) as file:
-        file.write(json.dumps({**values, "checksum": checksum(values)}, indent=1) + "\n")
+    write_text(path, json.dumps({**values, "checksum": checksum(values)}, indent=1) + "\n")
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

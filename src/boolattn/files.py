@@ -40,10 +40,16 @@ def cache_folder() -> Path:
     return Path(base).expanduser() / "boolattn"
 
 
-def checkout_module(name: str) -> Any:  # noqa: ANN401 - a module
-    """Import a module that is in the source checkout and not in the wheel; ``None`` without one."""
-    root = Path(__file__).parents[2]
-    if not (root / name.partition(".")[0]).is_dir():
+def checkout_module(name: str, product: str = "") -> Any:  # noqa: ANN401 - a module
+    """Import a module that is in the source checkout and not in the wheel; ``None`` without one.
+
+    With a ``product``, what is made by it, a missing checkout is an error.
+    """
+    root, folder = Path(__file__).parents[2], name.partition(".")[0]
+    if not (root / folder).is_dir():
+        if product:
+            remedy = "install boolattn from a checkout: pip install -e ."
+            raise MissingDataError(f"{product} by {folder}/ of the source repository; {remedy}")
         return None
     # All of them, because they import each other, and the root may not be on the path.
     for package in ("benchmark_data", "examples", "experiments"):
@@ -94,6 +100,12 @@ def atomic_file(path: Path) -> Iterator[TextIO]:
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, completely or not at all."""
+    with atomic_file(path) as file:
+        file.write(text)
 
 
 @contextmanager

@@ -46,9 +46,7 @@ class CuePredictor(nn.Module):
 
     def __init__(self, config: BoolAttnConfig, hidden_size: int) -> None:
         super().__init__()
-        self.conv = nn.Conv1d(
-            hidden_size, config.cue_channels, config.cue_kernel, padding=config.cue_kernel // 2
-        )
+        self.conv = nn.Conv1d(hidden_size, config.cue_channels, config.cue_kernel, padding="same")
         n_features = hidden_size + config.cue_channels
         self.row = nn.Linear(config.d_o, n_features, bias=False)
         # Weights of unit length and a low bias: before training few tokens are cues.
@@ -143,9 +141,7 @@ class ContextGate(LearnedGate):
         n_channels = min(config.gate_channels, config.rank or config.gate_channels)
         super().__init__(config, hidden_size, hidden_size + n_channels)
         self.norm = nn.LayerNorm(hidden_size)
-        self.conv = nn.Conv1d(
-            hidden_size, n_channels, config.gate_kernel, padding=config.gate_kernel // 2
-        )
+        self.conv = nn.Conv1d(hidden_size, n_channels, config.gate_kernel, padding="same")
 
     def features(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Return one vector for each text; shapes as in :class:`LearnedGate`."""

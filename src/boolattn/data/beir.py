@@ -7,7 +7,7 @@ A folder has two additions that BEIR's tools ignore: excluded documents in
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,17 @@ def read_beir(folder: Path) -> Dataset:
     documents = tuple(read_corpus(folder))
     known = frozenset(document.id for document in documents)
     queries = _read_queries(find_file(folder, "queries.jsonl"), known)
-    stems = sorted(path.stem for path in (folder / "qrels").glob("*.tsv"))
-    names = (stem for stem in stems if not stem.endswith(_EXCLUDED))
-    splits = {name: _read_split(folder / "qrels", name, queries, known) for name in names}
+    splits, qrels = {}, folder / "qrels"
+    stems = sorted(path.stem for path in qrels.glob("*.tsv"))
+    for name in (stem for stem in stems if not stem.endswith(_EXCLUDED)):
+        gold = _read_qrels(find_file(qrels, f"{name}.tsv"), queries, known)
+        second = qrels / f"{name}{_EXCLUDED}.tsv"
+        excluded = _read_qrels(second, queries, known) if second.is_file() else {}
+        splits[name] = tuple(
+            replace(query, gold=gold.get(qid, frozenset()), excluded=excluded.get(qid, frozenset()))
+            for qid, (query, split) in queries.items()
+            if split == name or (not split and (qid in gold or qid in excluded))
+        )
     return Dataset(name=folder.name, documents=documents, splits=splits)
 
 
@@ -127,21 +135,9 @@ def _read_queries(path: Path, known: frozenset[str]) -> dict[str, tuple[Query, s
     return queries
 
 
-def _read_split(
-    qrels: Path, name: str, queries: Mapping[str, tuple[Query, str]], known: frozenset[str]
-) -> tuple[Query, ...]:
-    gold = _read_qrels(find_file(qrels, f"{name}.tsv"), queries.keys(), known)
-    second = qrels / f"{name}{_EXCLUDED}.tsv"
-    excluded = _read_qrels(second, queries.keys(), known) if second.is_file() else {}
-    sets = {q: [frozenset(part.get(q, ())) for part in (gold, excluded)] for q in queries}
-    return tuple(
-        replace(query, gold=sets[qid][0], excluded=sets[qid][1])
-        for qid, (query, split) in queries.items()
-        if split == name or (not split and any(sets[qid]))
-    )
-
-
-def _read_qrels(path: Path, queries: Collection[str], known: frozenset[str]) -> dict[str, set[str]]:
+def _read_qrels(
+    path: Path, queries: Container[str], known: frozenset[str]
+) -> dict[str, frozenset[str]]:
     """Read the documents of each query with a judgement above zero."""
     judged: dict[str, set[str]] = {}
     for number, line in read_lines(path):
@@ -161,7 +157,7 @@ def _read_qrels(path: Path, queries: Collection[str], known: frozenset[str]) -> 
             raise DataError(f"{where}: the document {document!r} is not in the corpus")
         if is_relevant:
             judged.setdefault(qid, set()).add(document)
-    return judged
+    return {qid: frozenset(documents) for qid, documents in judged.items()}
 
 
 def read_pairs(path: Path) -> Dataset:

@@ -200,11 +200,7 @@ def built_folder(name: str, options: DataOptions) -> Path:
 
 def build_benchmark(name: str, folder: Path, options: DataOptions) -> None:
     """Build taxa or domains; of domains ``options.folder`` has files of the sources."""
-    if (module := checkout_module(f"benchmark_data.{name}")) is None:
-        raise MissingDataError(
-            f"{name} is built by benchmark_data/ of the source repository; install boolattn from a "
-            "checkout: pip install -e ."
-        )
+    module = checkout_module(f"benchmark_data.{name}", f"{name} is built")
     sources = {"only": options.only, "source": options.folder} if name == "domains" else {}
     module.build(folder, options.size, tell=options.tell, **sources)
 

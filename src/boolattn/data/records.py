@@ -107,21 +107,17 @@ def read_query(
 ) -> Query:
     """Make a query from parsed JSON; ``members`` has the documents of each operand."""
     pairs = zip(row["operands"], members or [None] * len(row["operands"]), strict=True)
+    words: Any = {name: row[name] for name in ("id", "text", "template", "domain", "wording")}
+    sets: Any = {name: frozenset(row[name]) for name in AnswerSets._fields}
     return Query(
-        id=row["id"],
-        text=row["text"],
-        gold=frozenset(row["gold"]),
-        template=row["template"],
         operators=tuple(map(Operator, row["operators"])),
         operands=tuple(
             Operand(part["text"], tuple((start, end) for start, end in part["spans"]), documents)
             for part, documents in pairs
         ),
-        excluded=frozenset(row["excluded"]),
-        partial=frozenset(row["partial"]),
         undecided=frozenset(row.get("undecided", ())),
-        domain=row["domain"],
-        wording=row["wording"],
+        **words,
+        **sets,
     )
 
 

@@ -19,14 +19,13 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.attention.gate import LexiconGate
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.backend import WITHOUT_INTERFACE
-from boolattn.plugin.install import install, plugin_of
+from boolattn.plugin.install import OperatorLabels, install, plugin_of
 from boolattn.plugin.storage import attach, refuse_adapters
 from boolattn.settings import build
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.plugin.install import OperatorLabels
 
 MODEL_TYPE = "bool_bert"
 #: The task with the plug-in; for any other the encoder runs without it.
@@ -109,14 +108,13 @@ class BoolBertModel(PreTrainedModel):
 
         By default the settings are those of the encoder's plug-in, or of ``attach``.
         """
-        if hasattr(encoder.base_model, "boolattn"):
-            if config is not None and config != plugin_of(encoder).config:
-                raise ConfigError("this encoder has BoolAttn with other settings; detach() it")
-        else:
+        if not hasattr(encoder.base_model, "boolattn"):
             attach(encoder, config, tokenizer=tokenizer)
+        plugin = plugin_of(encoder)
+        if config not in (None, plugin.config):
+            raise ConfigError("this encoder has BoolAttn with other settings; detach() it")
         if isinstance(encoder, cls):
             return encoder
-        plugin = plugin_of(encoder)
         shape = None
         if isinstance(plugin.gate, LexiconGate):
             shape = [*plugin.gate.cues.shape, len(plugin.gate.word_flags)]

@@ -68,8 +68,7 @@ class TorchEncoder(Encoder):
         self._bool_bert = encoder if isinstance(encoder, BoolBertModel) else None
         if self._bool_bert is not None:
             plugin_of(self._bool_bert).fold("cpu")  # for speed; the values are the same
-            gate = self._bool_bert.config.boolattn_config.gate
-            self.gate = "closed" if gate == "label" else gate
+            self.gate = self._bool_bert.config.boolattn_config.gate.replace("label", "closed")
         self.labels: dict[str, Sequence[str]] = {}
         self.dimension = int(towers.get_embedding_dimension() or 0)
         self.similarity = str(towers.similarity_fn_name)

@@ -244,35 +244,29 @@ def save_towers(
     settings_of(model)  # refuses a model of another kind
     with atomic_folder(folder, replace=True, marker="modules.json", finish=write_sums) as draft:
         model.save_pretrained(str(draft), create_model_card=False)
-        [tower] = draft.glob(f"{QUERY}_0_*")
-        _point_to(tower, draft)
+        # For transformers, config, tokenizer and an index of the weights are in the root too.
+        places: dict[str, str] = {}
+        for file in sorted(draft.glob(f"{QUERY}_0_*/*")):
+            if file.suffix == ".safetensors":
+                with safe_open(file, framework="pt") as weights:
+                    places |= dict.fromkeys(weights.keys(), file.relative_to(draft).as_posix())
+            elif file.name not in ("sentence_bert_config.json", INDEX):
+                shutil.copyfile(file, draft / file.name)
+        index = {"metadata": {}, "weight_map": places}
+        (draft / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
         text = model_card(model, card or Card(), folder.name)
         (draft / "README.md").write_text(text, encoding="utf-8")
-
-
-def _point_to(tower: Path, root: Path) -> None:
-    """Write config, tokenizer and an index of the weights to the root, for transformers."""
-    places: dict[str, str] = {}
-    for file in sorted(tower.iterdir()):
-        if file.suffix == ".safetensors":
-            with safe_open(file, framework="pt") as weights:
-                places |= dict.fromkeys(weights.keys(), f"{tower.name}/{file.name}")
-        elif file.name not in ("sentence_bert_config.json", INDEX):
-            shutil.copyfile(file, root / file.name)
-    index = {"metadata": {}, "weight_map": places}
-    (root / INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
 
 
 def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     """Return the card of a two-tower model as Markdown; ``name`` is that of its folder."""
     encoder, towers, plugin = query_encoder(model), settings_of(model), "none"
-    family = encoder.config.model_type
     if isinstance(encoder, BoolBertModel):
-        config, family = encoder.config.boolattn_config, encoder.backbone.config.model_type
+        config = encoder.config.boolattn_config
         plugin = f"{config.variant} variant; gate: {_GATES[config.gate]}. {_BIAS}"
     rows = {
         "base encoder": card.base or base_name(encoder) or UNKNOWN,
-        "family": family,
+        "family": cast("Any", encoder).base_model.config.model_type,
         "weights": "shared by both towers" if towers.is_shared else "separate for each tower",
         "pooling": towers.pooling,
         "similarity": towers.similarity,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -178,7 +179,7 @@ def prepare(
             chosen[split], limits = tuple(queries[i] for i in rows), [f"{n_queries:,} queries"]
     documents: Sequence[Document] = data.documents
     if 0 < n_documents < len(documents):
-        documents = _corpus(documents, chosen, n_documents, rng)
+        documents = _corpus(documents, chain(*chosen.values()), n_documents, rng)
         limits.append(f"{len(documents):,} of {len(data.documents):,} documents")
     name = f"{data.name} ({', '.join(limits)}, seed {seed})" if limits else data.name
     row_of = {document.id: row for row, document in enumerate(documents)}
@@ -196,13 +197,9 @@ def _default_splits(data: Dataset) -> tuple[str, ...]:
 
 
 def _corpus(
-    documents: Sequence[Document],
-    splits: Mapping[str, Sequence[Query]],
-    n: int,
-    rng: np.random.Generator,
+    documents: Sequence[Document], queries: Iterable[Query], n: int, rng: np.random.Generator
 ) -> list[Document]:
     """Return the judged documents and a sample of the others, in corpus order."""
-    queries = [query for queries in splits.values() for query in queries]
     judged = frozenset().union(*(q.gold | q.excluded | q.partial for q in queries))
     rest = [row for row, document in enumerate(documents) if document.id not in judged]
     n_more = max(0, min(len(rest), n - (len(documents) - len(rest))))

@@ -74,8 +74,7 @@ def judge(ranking: Ranking, judgements: Judgements, depth: int) -> JudgedRanking
         if repeated := [row for row, n in Counter(hits).items() if n > 1]:
             name = judgements.ids[query]
             raise DataError(f"the ranking of query {name!r} has document row {repeated[0]} twice")
-        for sets in both:
-            table[sets[query]] = 0
+        table[both[1][query]] = table[both[0][query]] = 0
     return JudgedRanking(*(JudgedSet(marks == mark, both[mark - 1].sizes) for mark in (1, 2)))
 
 
@@ -134,12 +133,11 @@ def excluded_before_full(judged: JudgedRanking) -> Floats:
     for a query that excludes nothing. Unlike the leak it does not fall when a system finds neither.
     """
     relevant, excluded = judged
-    depth = min(PAIRS_DEPTH, relevant.is_at.shape[1])
     # Counting up to and including the rank itself is safe: no document is in both sets.
-    running = np.cumsum(excluded.is_at[:, :depth], axis=1, dtype=np.int64)
-    n_before = np.einsum("qd,qd->q", relevant.is_at[:, :depth], running)
-    n_returned = excluded.within(depth)
-    n_missing = relevant.n - relevant.within(depth)
+    running = np.cumsum(excluded.is_at[:, :PAIRS_DEPTH], axis=1, dtype=np.int64)
+    n_before = np.einsum("qd,qd->q", relevant.is_at[:, :PAIRS_DEPTH], running)
+    n_returned = excluded.within(PAIRS_DEPTH)
+    n_missing = relevant.n - relevant.within(PAIRS_DEPTH)
     missing = n_missing * (n_returned + (excluded.n - n_returned) / 2)
     return _share(n_before + missing, relevant.n * excluded.n)
 

@@ -122,9 +122,8 @@ def template_figure(results: Sequence[Results], metric: str = "recall@100") -> A
     if missing := [system.system for system in results if metric not in system.values]:
         raise ConfigError(f"the results of {missing[0]} have no {metric}")
     groups = [system.by("template") for system in results]
-    means = [{name: part.means[metric] for name, part in group.items()} for group in groups]
     names = list(dict.fromkeys(name for group in groups for name in group))
-    bars = [[row.get(name, np.nan) for name in names] for row in means]
+    bars = [[g[name].means[metric] if name in g else np.nan for name in names] for g in groups]
     first = results[0]
     size = f"{len(first.queries):,} queries, {first.n_documents:,} documents"
     heading = metric.replace("_", " ").capitalize().replace("Mrr", "MRR").replace("Ndcg", "nDCG")

@@ -43,12 +43,11 @@ class Explanation:
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each token, with the mean over layers."""
         means = {"cue": self.cue, "scope": self.scope.mean(0), "bias": self.bias.mean(0)}
-        pairs = zip(self.tokens, self.attention_change.mean(0).tolist(), strict=True)
-        rows = [{"token": token, "attention_change": change} for token, change in pairs]
+        changes = self.attention_change.mean(0).tolist()
+        columns: dict[str, Any] = {"token": self.tokens, "attention_change": changes}
         for name, values in means.items():
-            for row, column in zip(rows, values.T.tolist(), strict=True):
-                row[name] = dict(zip(self.operators, column, strict=True))
-        return rows
+            columns[name] = [dict(zip(self.operators, v, strict=True)) for v in values.T.tolist()]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def figure(self) -> Figure:
         """Draw cue, scope, bias and change of attention as heat maps over the tokens."""

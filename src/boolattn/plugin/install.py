@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.attention.config import OPERATORS, BoolAttnConfig
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
-from boolattn.attention.layer import is_traced
+from boolattn.attention.layer import CueState, is_traced
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
 from boolattn.plugin.backend import (
     BACKENDS,
@@ -34,7 +34,6 @@ from boolattn.plugin.backend import (
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-    from boolattn.attention.layer import CueState
 
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.
 NAME = "boolattn"
@@ -85,26 +84,17 @@ class EncoderForward:
         self._names = tuple(self.__signature__.parameters)  # in order
         # Where its embeddings have another width than its layers, ELECTRA projects them.
         first = getattr(model, "embeddings_project", model.get_submodule("embeddings"))
-        self._handles = [first.register_forward_hook(self.after_embeddings)]
-        for index, attention in enumerate(attentions):
-            if str(index) in self.plugin.layers:
-                hook = partial(self.before_attention, index)
-                handle = attention.register_forward_pre_hook(hook, with_kwargs=True)
-                self._handles.append(handle)
+        self.handles = [first.register_forward_hook(self.after_embeddings)]
+        for index in map(int, self.plugin.layers):
+            hook = partial(self.before_attention, index)
+            handle = attentions[index].register_forward_pre_hook(hook, with_kwargs=True)
+            self.handles.append(handle)
         vars(model)["forward"] = self
 
     @property
     def plugin(self) -> BoolAttn:
         """The plug-in, looked up anew: peft replaces modules that are trained whole."""
         return cast("BoolAttn", self.model.boolattn)
-
-    def remove(self) -> None:
-        """Give the encoder its own ``forward`` back, and remove the hooks."""
-        del self.model.forward
-        if self.before is not None:
-            vars(self.model)["forward"] = self.before
-        for handle in self._handles:
-            handle.remove()
 
     def __call__(
         self,
@@ -303,7 +293,11 @@ def detach(encoder: PreTrainedModel) -> BoolAttn:
     plugin, forward = plugin_of(encoder), forward_of(encoder)
     if not isinstance(getattr(encoder.base_model, NAME), BoolAttn):
         raise ConfigError("peft trains this plug-in; merge_and_unload() it before detach()")
-    forward.remove()
+    del forward.model.forward
+    if forward.before is not None:
+        vars(forward.model)["forward"] = forward.before
+    for handle in forward.handles:
+        handle.remove()
     if forward.implementation:
         encoder.set_attn_implementation(forward.implementation)
     delattr(encoder.base_model, NAME)

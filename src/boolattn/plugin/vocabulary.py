@@ -43,10 +43,9 @@ def lexicon_gate(tokenizer: PreTrainedTokenizerBase, n_ids: int = 0) -> LexiconG
     for owner, operator in enumerate(OPERATORS):
         owner_of |= dict.fromkeys(_spellings(CUES[operator], tokenizer), owner)
     owner_of |= dict.fromkeys(_spellings(NOT_CUES, tokenizer), NO_OWNER)
-    rows = sorted(owner_of)
+    rows, owners = zip(*sorted(owner_of.items()), strict=True)
     cues = pad_sequence([torch.tensor(ids) for ids in rows], batch_first=True, padding_value=-1)
-    owners = torch.tensor([owner_of[ids] for ids in rows])
-    return LexiconGate(cues, owners, _word_flags(tokenizer, n_ids))
+    return LexiconGate(cues, torch.tensor(owners), _word_flags(tokenizer, n_ids))
 
 
 def _spellings(phrases: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> set[tuple[int, ...]]:
@@ -71,10 +70,8 @@ def _spellings(phrases: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> se
 
 def _cases(phrase: str) -> set[str]:
     """Return a phrase in the usual cases; up to three words in every combination."""
-    words = phrase.split()
-    if len(words) > 3:
-        return {phrase, phrase.capitalize(), phrase.upper(), phrase.title()}
-    forms = [{word, word.capitalize(), word.upper(), word.title()} for word in words]
+    units = phrase.split() if phrase.count(" ") < 3 else [phrase]
+    forms = [{unit, unit.capitalize(), unit.upper(), unit.title()} for unit in units]
     return {" ".join(choice) for choice in product(*forms)}
 
 

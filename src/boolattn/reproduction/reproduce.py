@@ -22,35 +22,23 @@ from boolattn.encoder.towers import load_towers
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
 from boolattn.evaluation.benchmark import Judgements
 from boolattn.evaluation.metrics import measure, needed_depth
-from boolattn.evaluation.ranking import write_run
+from boolattn.evaluation.ranking import Ranking, write_run
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, save_figure, short, template_figure
-from boolattn.files import atomic_file, package_table
-from boolattn.reproduction.requests import (
-    RunRequest,
-    data_fingerprint,
-    encoder_fingerprint,
-    find_finished,
-    open_corpus,
-    open_data,
-)
+from boolattn.files import package_table, write_text
+from boolattn.reproduction.requests import Paths, PlannedRun, RunRequest, data_fingerprint, plan
 from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
 from boolattn.search.systems import Bm25Ranker
 from boolattn.settings import build
 from boolattn.training import launch
-from boolattn.training.launch import make_towers
 from boolattn.training.loop import about_machine, processes
-from boolattn.training.retrieval import encode_queries, rank
-from boolattn.training.settings import read_preset
+from boolattn.training.retrieval import Corpus, encode_queries, rank
+from boolattn.training.settings import Preset, read_preset
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.evaluation.ranking import Ranking
-    from boolattn.reproduction.requests import Paths, PlannedRun
     from boolattn.reproduction.runs import LineTable
-    from boolattn.training.retrieval import Corpus
-    from boolattn.training.settings import Preset
 
     Progress = Callable[[str], None]
     #: Query mode, split, source of the operator labels, and the ranking.
@@ -108,8 +96,7 @@ def reproduce(
     if table.dataset.name not in ("quest", "boolquestions"):
         text += f" Ours are for {table.dataset.label} and must not be compared with them: "
         text += "only rows of one data set can be."
-    with atomic_file(out / f"{name}.md") as handle:
-        handle.write(text + "\n")
+    write_text(out / f"{name}.md", text + "\n")
     if is_figure:
         averaged = [line.averaged(table.splits[-1]) for line in table.lines]
         try:
@@ -191,15 +178,6 @@ _N_RANKED = 100
 _BEGUN = "begun.json"
 
 
-def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun]]:
-    """Return the files of the requested runs that are finished, and the runs that are not."""
-    request.check_names()
-    for cache in (open_data, open_corpus, encoder_fingerprint):
-        cache.cache_clear()  # files may have changed since
-    pairs = [(run, find_finished(run, (paths.runs, *request.done))) for run in request.runs()]
-    return [path for _, path in pairs if path], [run for run, path in pairs if not path]
-
-
 def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:
     """Do the requested runs, after whatever can be checked; return the files of finished ones.
 
@@ -253,7 +231,7 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
             towers = _trained(run, paths, details)
             seconds["train"] = round(time.perf_counter() - start, 2)
         else:
-            towers = make_towers(preset).to(processes().device)
+            towers = launch.make_towers(preset).to(processes().device)
         rankings = _tower_rankings(run, towers, judged)
     about: dict[str, Any] = {"system": system.name, "dataset": run.dataset.name, "seed": run.seed}
     results = []
@@ -297,8 +275,7 @@ def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> Sentence
     is_begun = begun.is_file() and begun.read_text("utf-8") == text
     if not is_begun:
         shutil.rmtree(home, ignore_errors=True)
-        with atomic_file(begun) as handle:
-            handle.write(text)
+        write_text(begun, text)
     rankings = _bm25(run.corpus, preset, paths.work) if preset.train.n_bm25 else None
     options: Any = {"resume": is_begun, "command": paths.command}
     where = launch.Launch(out=home, pretrained=source, rankings=rankings, **options)

@@ -31,12 +31,11 @@ from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
 from boolattn.training.launch import load_encoder, make_towers
 from boolattn.training.loop import differences
 from boolattn.training.retrieval import Corpus, require_gpu
-from boolattn.training.settings import load_preset, read_preset
+from boolattn.training.settings import Preset, load_preset, read_preset
 
 if TYPE_CHECKING:
     from boolattn.data.records import Dataset
     from boolattn.reproduction.runs import DatasetSpec, EncoderSpec, SystemSpec
-    from boolattn.training.settings import Preset
 
 #: The paper's.
 SEEDS = (0, 42, 1234)
@@ -50,10 +49,8 @@ _LENGTH = 16  # of a fingerprint
 _WEIGHTS = (".safetensors", ".bin")
 
 
-@lru_cache(maxsize=2)
-def open_data(name: str, options: DataOptions) -> Dataset:
-    """Open a data set, once for all runs that use it."""
-    return open_dataset(name, options)
+#: Opens a data set, once for all runs that use it.
+open_data = lru_cache(maxsize=2)(open_dataset)
 
 
 @lru_cache(maxsize=1)
@@ -233,6 +230,15 @@ class RunRequest:
             folder=self.data.get(dataset.name),
             start=start and Path(str(start).replace("{seed}", str(seed))),
         )
+
+
+def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun]]:
+    """Return the files of the requested runs that are finished, and the runs that are not."""
+    request.check_names()
+    for cache in (open_data, open_corpus, encoder_fingerprint):
+        cache.cache_clear()  # files may have changed since
+    pairs = [(run, find_finished(run, (paths.runs, *request.done))) for run in request.runs()]
+    return [path for _, path in pairs if path], [run for run, path in pairs if not path]
 
 
 def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:

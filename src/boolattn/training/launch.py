@@ -32,20 +32,13 @@ from boolattn.training.batches.sampling import Sampler, Steps, make_examples
 from boolattn.training.batches.tokens import PretrainingSet, ScopeSentences, Tokens
 from boolattn.training.loop import RunFolder, data_hashes, processes
 from boolattn.training.pretrain import Pretrainer
-from boolattn.training.retrieval import (
-    Corpus,
-    Result,
-    RetrievalTraining,
-    label_operators,
-    require_gpu,
-)
-from boolattn.training.settings import load_preset
+from boolattn.training.retrieval import Corpus, Result, RetrievalTraining, require_gpu
+from boolattn.training.settings import Preset, TrainSettings, load_preset
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
 
-    from boolattn.training.settings import Preset, TrainSettings
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +131,7 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     is_scoped = preset.model.use_plugin and settings.scope_weight
     texts = [example.query.text for example in sampler.examples]
     tokens = Tokens(corpus.tokenizer, texts, preset.model.query_length)
-    steps = Steps(sampler, tokens, corpus.documents, operators=label_operators(preset))
+    steps = Steps(sampler, tokens, corpus.documents, operators=preset.label_operators)
     steps.scoped = ScopeSentences(preset, corpus.tokenizer) if is_scoped else None
     steps.chunk = settings.chunk or Steps.chunk
     # A short run uses few of the documents; a long one nearly all.

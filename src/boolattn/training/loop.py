@@ -30,7 +30,7 @@ from transformers import get_linear_schedule_with_warmup
 
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError
-from boolattn.files import atomic_file, text_hash
+from boolattn.files import atomic_file, text_hash, write_text
 
 if TYPE_CHECKING:
     from boolattn.data.records import Dataset
@@ -274,8 +274,7 @@ class RunFolder:
 
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    with atomic_file(path) as handle:
-        handle.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def data_hashes(dataset: Dataset) -> dict[str, str]:

@@ -21,8 +21,7 @@ def cue_loss(logits: Tensor, labels: Tensor, mask: Tensor, *, positive_weight: f
     Logits and labels are ``(batch, operators, tokens)``, the mask ``(batch, tokens)``; ``w`` is
     the weight of cues, about one token in ten.
     """
-    loss = _cross_entropy(logits, labels, positive_weight)
-    return weighted_mean(loss, mask[:, None].to(loss.dtype).expand_as(loss))
+    return weighted_mean(_cross_entropy(logits, labels, positive_weight), mask[:, None])
 
 
 def gate_loss(logits: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
@@ -43,10 +42,7 @@ def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask
     """
     wanted = labels.transpose(1, 2)[..., None]
     weights = (mask[:, :, None] * has_scope[:, None])[..., None]
-    losses = [
-        weighted_mean(_cross_entropy(layer, wanted.expand_as(layer)), weights.expand_as(layer))
-        for layer in logits
-    ]
+    losses = [weighted_mean(_cross_entropy(layer, wanted), weights) for layer in logits]
     return torch.stack(losses).mean()
 
 
@@ -83,10 +79,11 @@ def _cross_entropy(logits: Tensor, labels: Tensor, positive_weight: float = 1) -
     # Filled on the device: a recorded pass takes no value from the host.
     weight = torch.full((), positive_weight, device=logits.device, dtype=torch.float32)
     return F.binary_cross_entropy_with_logits(
-        logits.float(), labels.float(), pos_weight=weight, reduction="none"
+        logits.float(), labels.float().expand_as(logits), pos_weight=weight, reduction="none"
     )
 
 
 def weighted_mean(loss: Tensor, weights: Tensor) -> Tensor:
     """Return the mean over elements of weight 1; 0 where there is none."""
+    weights = weights.to(loss.dtype).expand_as(loss)
     return (loss * weights).sum() / weights.sum().clamp(min=1)

@@ -51,7 +51,6 @@ from boolattn.training.loop import Loop, fast_products
 from boolattn.training.settings import LoopSettings
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
 
@@ -87,7 +86,7 @@ class Batches:
         self, queries: Sequence[LabelledQuery], tokenizer: Tokenizer, seed: int = 0
     ) -> None:
         self._queries, self._seed = queries, seed
-        self._order: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
+        self._epoch: tuple[int, list[list[int]]] = (-1, [])  # its number and its batches
         encoded = tokenizer.encode_batch([mark_operators(query.text) for query in queries])
         self._ids = [torch.tensor(encoding.ids) for encoding in encoded]
         self._offsets = [encoding.offsets for encoding in encoded]
@@ -106,17 +105,16 @@ class Batches:
         """Return the queries of a step, of similar lengths; each epoch has its own order."""
         n_batches = max(1, len(self._queries) // size)
         epoch, index = divmod(step, n_batches)
-        if self._order[0] != epoch:
+        if self._epoch[0] != epoch:
             rng = np.random.default_rng([self._seed, epoch])
             order = rng.permutation(len(self._queries))
             lengths = np.array([len(ids) for ids in self._ids])
             for start in range(0, len(order), size * _SORTED_BATCHES):
                 block = order[start : start + size * _SORTED_BATCHES]
-                order[start : start + len(block)] = block[lengths[block].argsort(kind="stable")]
-            batches = [order[b * size : (b + 1) * size] for b in rng.permutation(n_batches)]
-            self._order = epoch, np.concatenate(batches)
-        rows: list[int] = self._order[1][index * size : (index + 1) * size].tolist()
-        return rows
+                block[:] = block[lengths[block].argsort(kind="stable")]
+            starts = size * rng.permutation(n_batches)
+            self._epoch = epoch, [order[start : start + size].tolist() for start in starts]
+        return self._epoch[1][index]
 
     @torch.no_grad()
     def parse(self, model: ParserModel, device: torch.device) -> list[ParserOutput]:

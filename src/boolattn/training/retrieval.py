@@ -46,12 +46,6 @@ if TYPE_CHECKING:
 METRICS = ("recall@100", "r_precision", "leak")
 
 
-def label_operators(preset: Preset) -> tuple[str, ...] | None:
-    """Return the experts that oracle labels open; None where the model takes no labels."""
-    by_label = preset.model.use_plugin and preset.plugin.gate == "label"
-    return preset.plugin.operators if by_label else None
-
-
 class Corpus:
     """A data set whose documents are tokenised once, to ``length`` tokens at most.
 
@@ -89,7 +83,7 @@ class Corpus:
             n_queries=settings.n_validation_queries,
             seed=settings.seed,
         )
-        return Validator(benchmark.splits[split], benchmark.texts, label_operators(preset))
+        return Validator(benchmark.splits[split], benchmark.texts, preset.label_operators)
 
 
 @dataclass(eq=False)

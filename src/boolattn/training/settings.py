@@ -123,6 +123,12 @@ class Preset:
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
 
+    @property
+    def label_operators(self) -> tuple[str, ...] | None:
+        """The experts that oracle labels open; None where the model takes no labels."""
+        by_label = self.model.use_plugin and self.plugin.gate == "label"
+        return self.plugin.operators if by_label else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON stores them."""
         return cast("dict[str, Any]", json.loads(json.dumps(asdict(self))))

@@ -82,12 +82,11 @@ def export_model(
         manifest = builder.write_rest()
         log("comparing with torch")
         agreement = check_agreement(encoder, OnnxEncoder(draft, manifest))
-        manifest = replace(manifest, agreement=agreement)
         if int8:
             # The torch model that is restored from this folder has the rounded weights.
             write_torch(draft, restored := scratch / "restored")
-            fingerprint = TorchEncoder.load(restored, device="cpu").fingerprint
-            manifest = replace(manifest, fingerprint=fingerprint)
+            encoder = TorchEncoder.load(restored, device="cpu")
+        manifest = replace(manifest, agreement=agreement, fingerprint=encoder.fingerprint)
         manifest.write(draft)
     return manifest
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from boolattn.encoder.bool_bert import BoolBertModel
-from boolattn.encoder.torch_encoder import must_normalise
+from boolattn.encoder.torch_encoder import TorchEncoder, must_normalise
 from boolattn.encoders.int8 import quantise
 from boolattn.encoders.onnx_encoder import DOCUMENT, OPERAND, QUERY, VECTORS
 from boolattn.errors import UnsupportedEncoderError
@@ -35,7 +35,6 @@ from boolattn.errors import UnsupportedEncoderError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from boolattn.encoder.torch_encoder import TorchEncoder
     from boolattn.encoders.int8 import Array
 
 #: Has attention as one operator.

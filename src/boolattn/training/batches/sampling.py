@@ -101,7 +101,7 @@ class Sampler:
         domains: Sequence[str] | None = None,
     ) -> None:
         self.settings, self._has_domains = settings, domains is not None
-        self._order = lru_cache(maxsize=1)(self._shuffle)
+        self._batches = lru_cache(maxsize=1)(self._shuffle)
         names = np.array(domains or [""] * n_documents)
         self._rows = {name: np.flatnonzero(names == name) for name in set(names.tolist())}
         # A query for which nearly every document is relevant has too few negatives.
@@ -113,14 +113,13 @@ class Sampler:
                 f"no usable query among {len(examples)}: each needs a relevant document in the "
                 f"corpus of {n_documents}, and {settings.n_negatives} that are not relevant"
             )
-        self.steps_per_epoch = len(self._order(0)) // settings.batch_size
+        self.steps_per_epoch = len(self._batches(0))
         self.n_steps = settings.n_steps(self.steps_per_epoch)
 
     def batch(self, step: int) -> TrainingBatch:
         """Draw the batch of a step."""
         epoch, position = divmod(step, self.steps_per_epoch)
-        size = self.settings.batch_size
-        rows = self._order(epoch)[position * size : (position + 1) * size].tolist()
+        rows = self._batches(epoch)[position].tolist()
         key = [self.settings.seed, _DRAW, epoch, position]
         drawn = [self._draw(self.examples[row], [*key, row]) for row in rows]
         return TrainingBatch(rows, [self.examples[row] for row in rows], np.array(drawn, np.int64))
@@ -132,7 +131,7 @@ class Sampler:
         """Return the documents of an example's domain, or all."""
         return self._rows.get(self._domain(example), np.zeros(0, np.int64))
 
-    def _shuffle(self, epoch: int) -> NDArray[np.int64]:
+    def _shuffle(self, epoch: int) -> list[NDArray[np.int64]]:
         """Return the examples of an epoch, shuffled into whole batches.
 
         With domains each batch is of one. Fewer examples than a batch are repeated.
@@ -148,7 +147,7 @@ class Sampler:
         if self._has_domains:
             shuffled = np.random.default_rng([*seed, 1]).permutation(len(batches))
             batches = [batches[index] for index in shuffled]
-        return np.concatenate(batches)
+        return batches
 
     def _draw(self, example: TrainingExample, key: list[int]) -> list[int]:
         """Draw a positive and the negatives; a repeated draw is replaced by a random document."""
