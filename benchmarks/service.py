@@ -43,13 +43,11 @@ FORMS = ("{a} of {b}", "{a} of {b} but not {c}", "{a} AND {b} NOT {c}", "{a} of 
 
 def make_queries(n: int, seed: int) -> list[str]:
     """Return different queries, a quarter of each form."""
-    rng = np.random.default_rng(seed)
-    found: dict[str, None] = {}
-    while len(found) < n:
+    rng, queries = np.random.default_rng(seed), list[str]()
+    for number in range(n):
         a, (b, c) = rng.choice(GROUPS), rng.choice(PLACES, 2, replace=False)
-        text = FORMS[len(found) % len(FORMS)].format(a=a, b=b, c=c)
-        found[f"{text} {len(found)}"] = None
-    return list(found)
+        queries.append(f"{FORMS[number % len(FORMS)].format(a=a, b=b, c=c)} {number}")
+    return queries
 
 
 def random_vectors(batches: Iterable[list[str]]) -> Iterator[np.ndarray]:

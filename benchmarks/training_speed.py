@@ -44,10 +44,12 @@ from transformers.utils.logging import disable_progress_bar
 
 from benchmarks import training_peer
 from benchmarks.encoding import SIZES
+from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.records import Dataset, Document, Query
 from boolattn.encoders.models import shipped_model
+from boolattn.files import write_text
 from boolattn.training.batches.sampling import Steps
-from boolattn.training.launch import load_encoder, make_steps, make_towers, open_data
+from boolattn.training.launch import load_encoder, make_steps, make_towers
 from boolattn.training.loop import RunFolder, processes
 from boolattn.training.retrieval import Corpus, RetrievalTraining
 from boolattn.training.settings import Preset, load_preset
@@ -282,7 +284,11 @@ def main() -> None:
     preset = load_preset(options.preset, changes)
     started = time.perf_counter()
     _, tokenizer = load_encoder(preset.model.encoder)
-    dataset = open_data(preset, options.data) if options.data else random_dataset(tokenizer)
+    dataset = random_dataset(tokenizer)
+    if options.data:
+        splits = preset.data.train.split("+")
+        data = DataOptions(folder=options.data, splits=splits, training=True)
+        dataset = open_dataset(preset.data.name, data)
     corpus = Corpus(dataset, tokenizer, preset.model.document_length)
     steps = make_steps(replace(preset, train=replace(preset.train, max_steps=1)), corpus)
     for step in range(PERIOD):  # tokenise before anything is timed
@@ -294,14 +300,12 @@ def main() -> None:
         f"{time.perf_counter() - started:.0f} s to open",
         flush=True,
     )
-    found: dict[str, Any] = {"device": where, "torch": torch.__version__, "rows": []}
+    table: dict[str, Any] = {"device": where, "torch": torch.__version__, "rows": []}
     for row in measured(preset, corpus, options, started):
-        found["rows"].append(row)
+        table["rows"] = with_ratios([*table["rows"], row])
         if options.json:  # in case the time runs out
-            options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    show(with_ratios(found["rows"]))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            write_text(options.json, json.dumps(table, indent=1) + "\n")
+    show(table["rows"])
 
 
 def _options() -> argparse.Namespace:

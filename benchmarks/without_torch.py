@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,9 +66,7 @@ def encoders(graph: str, threads: int) -> dict[str, Callable[[list[str]], Any]]:
     if find_spec("sentence_transformers"):
         plain = _torch(threads)
         systems["sentence-transformers"] = plain.encode_document
-        systems["sentence-transformers, batch 1"] = lambda texts: plain.encode_document(
-            texts, batch_size=1
-        )
+        systems["sentence-transformers, batch 1"] = partial(plain.encode_document, batch_size=1)
     if find_spec("fastembed"):
         other = _fastembed(graph, threads)
         systems["fastembed"] = lambda texts: list(other.embed(texts))
@@ -185,19 +184,14 @@ def write_peer_graph(folder: Path) -> None:
         shutil.copyfile(source / name, folder / name)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": 0}), encoding="utf-8")
-    special = {
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "unk_token": "[UNK]",
-    }
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "unk")}
     (folder / "special_tokens_map.json").write_text(json.dumps(special), encoding="utf-8")
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     settings |= {"model_max_length": 256, "max_length": 256, "pad_token": "[PAD]"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
-def serve_peer(graph: str, n_workers: int) -> None:
+def serve_peer(graph: str, workers: str) -> None:
     """Serve plain vector queries: FastAPI, fastembed and numpy."""
     import uvicorn
     from fastapi import FastAPI
@@ -205,7 +199,7 @@ def serve_peer(graph: str, n_workers: int) -> None:
     from boolattn.service.app import address_of, listen
     from boolattn.service.supervisor import supervise
 
-    listeners = listen("127.0.0.1", 0, n_workers)
+    listeners = listen("127.0.0.1", 0, int(workers))
     listener, ready = supervise(listeners, address_of(listeners[0]))
     model, app = _fastembed(graph, 1), FastAPI()
     vectors = np.random.default_rng(0).standard_normal((N_SEARCHED, DIMENSION), dtype=np.float32)
@@ -225,8 +219,8 @@ def serve_peer(graph: str, n_workers: int) -> None:
 @contextmanager
 def peer_service(graph: Path, workers: str) -> Iterator[str]:
     """Run the peer's service, one thread for each query, its faster setting; yield its address."""
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.without_torch", "--peer", graph]
-    command += ["--workers", workers]
+    module = "benchmarks.without_torch"
+    command = [sys.executable, "-W", "ignore", "-m", module, "--peer", str(graph), workers]
     variables = _environment() | {"OPENBLAS_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables)
     try:
@@ -350,11 +344,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--parts", default="documents,query,service,cold,install,memory")
-    parser.add_argument("--peer", help=argparse.SUPPRESS)
-    parser.add_argument("--workers", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--peer", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
-        serve_peer(options.peer, options.workers)
+        serve_peer(*options.peer)
         return
     from benchmarks.service import index_random, synthetic
 

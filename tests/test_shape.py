@@ -16,9 +16,9 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 25_313,
+    "src": 25_145,
     "benchmark_data": 2_666,
-    "experiments": 3_754,
+    "experiments": 3_751,
     "benchmarks": 1_873,
     "tools": 84,
 }
