@@ -171,10 +171,10 @@ def negated_spans(text: str) -> Iterator[tuple[int, int]]:
             after_names.append((cue.start, cue.end))
         elif cue.operator is Operator.NOT:
             ends.append(cue.end)
-    for place, end in after_names:
-        start = max(0, place - _LONGEST)
-        if before := _BEFORE.search(text[start:place]):
-            yield start + before.start(), end
+    for start, end in after_names:
+        first = max(0, start - _LONGEST)
+        if before := _BEFORE.search(text[first:start]):
+            yield first + before.start(), end
     yield from (after.span() for end in ends if (after := _AFTER.match(text, end)))
 
 
