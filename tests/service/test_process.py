@@ -262,10 +262,11 @@ def wait_for_workers(service):
     return workers
 
 
-def test_workers_share_the_address_the_changes_and_the_counts(tmp_path):
+def test_workers_share_the_address_the_changes_and_the_counts(tmp_path, monkeypatch):
     model = load_model("shipped")
     folder = tmp_path / "index"
     Searcher.build(folder, word_model.corpus()[:5], model, model="shipped")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     service = Service(folder, "--workers", "2")
     try:
         workers = wait_for_workers(service)
@@ -294,6 +295,7 @@ def test_workers_share_the_address_the_changes_and_the_counts(tmp_path):
     assert "Traceback" not in log
     assert log.count("the service ended with SIGKILL") == 1
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+    assert not any(tmp_path.glob("boolattn-metrics-*"))
 
 
 def test_workers_that_cannot_start_say_so_once(tmp_path):

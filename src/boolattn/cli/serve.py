@@ -53,18 +53,19 @@ def serve(index: str, host: str, port: int, **options: Any) -> None:
         trusted_proxies=options["trusted_proxy"],
         api_key=None if key is None else key_from(key),
     )
-    if settings.workers > 1:  # read when prometheus_client is imported
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = mkdtemp(prefix="boolattn-metrics-")
+    folder = mkdtemp(prefix="boolattn-metrics-") if settings.workers > 1 else ""
+    if folder:  # read when prometheus_client is imported
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
     from boolattn.service.app import Server, address_of, create_app, listen
     from boolattn.service.supervisor import supervise
 
-    listeners = listen(host, port, settings.workers)
     if settings.api_key is None and host not in LOOPBACK:
         note("boolattn: no API key is set: anyone who reaches this address can search")
     try:
+        listeners = listen(host, port, settings.workers)
         listener, ready = supervise(listeners, address_of(listeners[0]))
-    except SystemExit:  # in the process that watches
-        shutil.rmtree(os.environ.get("PROMETHEUS_MULTIPROC_DIR", ""), ignore_errors=True)
+    except BaseException:  # SystemExit in the process that watches
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     searcher = open_index(index, options["model"], device=options["device"])
     name = searcher.settings.model

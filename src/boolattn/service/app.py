@@ -125,7 +125,7 @@ def _api_routes(handlers: Handlers) -> APIRouter:
 
 
 def listen(host: str, port: int, n_workers: int = 1) -> list[socket.socket]:
-    """Open a listening socket for each worker; the system divides the connections."""
+    """Open a listening socket for each worker; Linux divides the connections."""
     open_socket = partial(
         socket.create_server, family=socket.AF_INET6 if ":" in host else socket.AF_INET
     )

@@ -32,8 +32,8 @@ def supervise(
     """Return in a worker for each of some sockets, and in another for one that a signal killed.
 
     It returns the socket, and what the worker calls when it accepts requests; then the next one
-    starts. This process prints the address when all do, passes SIGTERM and SIGINT on,
-    and ends with the exit status of the worker that ends first.
+    starts. This process prints the address when all do, passes SIGTERM and SIGINT on, and ends with
+    the exit status of the worker that ends first.
     """
     pause, has_crashed, asked = _PAUSE_S, False, list[int]()
     unserved = list(listeners)
