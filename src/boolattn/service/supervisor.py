@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _PAUSE_S, _MAX_PAUSE_S, _LONG_S = 1.0, 30.0, 60.0
 _PR_SET_PDEATHSIG = 1
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 
 
 def supervise(
@@ -80,7 +79,7 @@ def supervise(
 
 
 def _handle(handler: signal.Handlers | Callable[[int, object], None]) -> None:
-    for number in _PASSED_ON:
+    for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handler)
 
 
