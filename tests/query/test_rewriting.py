@@ -252,6 +252,12 @@ def test_one_negation_stays(text):
         "he who must not be named",
         "not now but soon",
         "s\u0131x rooms",  # a letter that only looks like an i
+        "with pool, pets",
+        "including pool, parking",
+        "pool; pets",
+        "spa hotel (with pool)",
+        "laptop - gaming",
+        "find sauna, gym",
     ],
 )
 def test_a_word_that_only_looks_like_a_negation_is_none(text):
@@ -276,6 +282,9 @@ def test_a_word_that_only_looks_like_a_negation_is_none(text):
         ),
         ("flat, must not be furnished", "flat NOT furnished"),
         ("used books not novels", "used books NOT novels"),
+        ("berlin !hostel", "berlin NOT hostel"),
+        ("with pool, no pets", "with pool NOT pets"),
+        ("no sales, no marketing,", "everything NOT sales NOT marketing"),
         ("all days bar Monday", "days NOT Monday"),
     ],
 )

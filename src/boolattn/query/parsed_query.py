@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from boolattn.query.syntax import unparse
-from boolattn.query.tokens import WORDS, find_cues
+from boolattn.query.tokens import WORDS, any_of, find_cues, phrases_of
 from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all, operand
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def words(text: str, spans: Sequence[Span]) -> str:
     'moths of Sumatra'
     """
     pieces = (" ".join(text[start:end].split()).strip(" ,;:.?!") for start, end in spans)
-    return _LAST_CUE.sub("", " ".join(filter(None, pieces)))
+    return " ".join(filter(None, pieces))
 
 
 def span_labels(
@@ -161,6 +161,8 @@ _MISREAD = re.compile(
     rf"(?<![\w-])(?<!both )(?ai:(?:{'|'.join(WORDS['misread'])}){_END}|"
     rf"don['\u2019]t mind|incl|{_BAR})(?![\w-])"
 )
+_NEUTRAL = frozenset(phrases_of(WORDS["neutral"]))
+_NEGATION = re.compile(rf"\b(?:{any_of(WORDS['not'] + ', ' + WORDS['excludes'])})\b", re.IGNORECASE)
 _CLAUSE = re.compile(r"[,;.!?]|\b(?:and|but|or|where|which|with)\b", re.IGNORECASE)
 
 
@@ -232,6 +234,8 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     if all(is_negated):
         return ParserOutput(None, 0.0, "no operand is positive")
     spans = _word_spans(tags, text, offsets, present)
+    if not _may_negate(text, spans):
+        is_negated = (False,) * len(spans)
     parsed = ParsedQuery(tuple(spans), is_negated, tuple(GAPS[kind] for kind in gaps.argmax(-1)))
     if parsed.is_plain:
         reason = "it was read as one phrase" if find_cues(text) else ""
@@ -239,6 +243,15 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     if not all(spans) or _negates_a_positive(parsed):
         return ParserOutput(None, 0.0, "an operand has no words of its own")
     return ParserOutput(parsed, confidence)
+
+
+def _may_negate(text: str, operands: Sequence[Spans]) -> bool:
+    """Tell whether a word or a sign may negate: "with pool, pets" was read as "pets NOT pool"."""
+    outside = list(text)
+    for start, end in chain.from_iterable(operands):
+        outside[start:end] = " " * (end - start)
+    words = set(re.findall(r"[^\W_]+|[!\\≠]", "".join(outside).lower().rstrip("!")))
+    return not words <= _NEUTRAL or _NEGATION.search(text) is not None
 
 
 def _softmax(logits: Array) -> Array:
@@ -273,5 +286,7 @@ def _word_spans(
             if values[slot] > 0:  # a probability of more than one half
                 is_next = spans and not text[spans[-1][1] : start].strip()
                 spans.append((spans.pop()[0] if is_next else start, end))
+        if spans and (cue := _LAST_CUE.search(text, *spans[-1])):
+            spans[-1] = spans[-1][0], cue.start()
         slot_spans.append(tuple(spans))
     return slot_spans

@@ -113,7 +113,7 @@ class QueryReader:
 
     def _whole(self, text: str) -> QueryTree:
         """Return the tree of a text that is one operand."""
-        return join_all([Atom(text), *self.added])
+        return join_all([Atom(text.strip()), *self.added])
 
     def _spans(self, spans: Sequence[Spans]) -> tuple[Spans, ...]:
         """Return the spans of all operands; those that were not typed have none."""

@@ -76,7 +76,7 @@ _FREE_OF_SEVERAL = re.compile(
     re.IGNORECASE,
 )
 #: "nut-free please" and "neither soup nor salad" want nothing in particular.
-_END = r"(?:,?\s+please)?[?.!\s]*"
+_END = r"(?:,?\s+please)?[?.!,;\s]*"
 _FREE_ALONE = re.compile(rf"\s*(?P<several>{_ITEM})(?<=free){_END}", re.IGNORECASE)
 #: "no dogs, no cats", "no keys or strings", "houses neither in France nor in Spain".
 _SEVERAL_EXCLUDED = re.compile(
