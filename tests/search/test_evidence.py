@@ -8,6 +8,7 @@ import pytest
 from boolattn.encoders.callables import CallableEncoder
 from boolattn.scoring.exact import Ranked
 from boolattn.search import Searcher
+from boolattn.search.candidates import NOTHING
 from boolattn.search.evidence import LexicalEvidence
 from boolattn.stores.analysis import operand_terms
 from boolattn.stores.filters import Filter
@@ -50,12 +51,12 @@ def test_having_a_word_counts_more_than_repeating_it(reader, monkeypatch):
 def test_documents_beyond_the_limit_are_no_worse_than_the_last(reader):
     terms = [operand_terms("moths of Borneo")]
     reader.max_word_hits = 4
-    [every] = LexicalEvidence.of(reader, terms, Filter()).answers
+    [every, _] = LexicalEvidence.of(reader, terms, Filter()).answers
     assert len(every.rows) == 3
     assert every.scores.min() > 0
     # Of three documents with the words two are known: the third may have as much as the second.
     reader.max_word_hits = 2
-    [two] = LexicalEvidence.of(reader, terms, Filter()).answers
+    [two, _] = LexicalEvidence.of(reader, terms, Filter()).answers
     assert scores(two)[2] > 0
     assert sorted(scores(two).values())[0] == 0
 
@@ -65,7 +66,7 @@ def test_equal_scores_say_nothing_whatever_their_rounding(error, is_used):
     keys = np.arange(300)
     scores = (2 + error * np.linspace(0, 1, 300)).astype(np.float32)
     similarities = np.linspace(0, 1, 300, dtype=np.float32)[None]
-    evidence = LexicalEvidence((Ranked(keys, scores),))
+    evidence = LexicalEvidence((Ranked(keys, scores), NOTHING))
     fitted, added = evidence.fit(keys, similarities)
     assert bool(fitted.factors[0]) == is_used
     assert np.array_equal(added, similarities) != is_used

@@ -208,3 +208,20 @@ def test_an_index_without_words_is_read_for_kinds(retriever):
     toast = Document(id="toast", text="Toast.", metadata={"with": "butter"})
     searcher = Searcher.from_texts([*documents(), toast], retriever, words=False)
     assert found(searcher, "dishes NOT dairy") == TEXTS.keys() - DAIRY
+
+
+def test_what_a_title_or_value_is_free_of_the_text_does_not_have():
+    rows = [
+        {"id": "almond", "title": "Almond cake", "text": "Bake it.", "tags": ["gluten free"]},
+        {"id": "sponge", "title": "Sponge cake", "text": "Of flour. A gluten free one is dry."},
+        {"id": "wine", "title": "Alcohol-free sparkling", "text": "Dry.", "grape": "Riesling"},
+        {"id": "nuts", "title": "Peanut-free bar", "text": "Almonds and raisins."},
+    ]
+    searcher = Searcher.from_texts(rows)
+    for query, expected in {
+        "gluten free cake": {"sponge": "flour is gluten"},
+        "no alcohol": {},
+        "no nuts": {"nuts": "Almonds is nuts", "almond": "Almond is nuts"},
+    }.items():
+        left_out = searcher.search(query, 9).left_out
+        assert {document.id: document.why for document in left_out} == expected

@@ -192,7 +192,10 @@ def test_strict_not_warns_where_it_leaves_fewer_results(shared, monkeypatch):
 
 def test_words_that_vectors_miss_count_in_hybrid_search(retriever, folder):
     # To this encoder all unknown words are one, to tantivy each is a word.
-    more = [Document(id=word, text=f"moths moths {word}") for word in ("plume", "tiger", "ghost")]
+    more = [
+        Document(id=word, text=f"moths moths {word}", metadata={"group": "moths"})
+        for word in ("plume", "tiger", "ghost")
+    ]
     searcher = Searcher.build(folder, [*word_model.corpus(), *more], retriever)
     assert ids(searcher.search("tiger", k=1, hybrid=True)) == ["tiger"]
     both = searcher.search("moths AND ghost", k=1, hybrid=True)

@@ -166,6 +166,10 @@ def test_words_are_scored_by_bm25(store):
     some, none, unknown = reader.words([["garlic"], [], ["zzz"]], 1, EVERYTHING)
     assert (len(some.rows), len(none.rows), len(unknown.rows)) == (1, 0, 0)
     assert reader.frequencies(["garlic", "nut", "zzz", "nut"]) == [2, 1, 0, 1]
+    values = ["=vegan", "=malaysia", "=old", "=quick vegan", "=garlic"]
+    assert reader.frequencies(values) == [2, 1, 1, 0, 0]
+    [vegan] = reader.words([["=vegan"]], 10, EVERYTHING)
+    assert {*ids_of(store, vegan.rows)} == {"soup", "salad"}
     assert reader.has_title("Soup")
     assert not reader.has_title("nothing of the kind")
 

@@ -214,12 +214,17 @@ class Kinds:
         for mention in self.mentions(text):
             tags = frozenset(self._tags(mention.entries))
             if any(start <= mention.start < stop for start, stop in spans):
-                kinds = {e >> SHIFT for e in mention.entries if not e & (MEMBER | RELATED)}
-                lacked = {*map(_tag, kinds), *(lacked if mention.start - end < _LIST else ())}
+                lacked = {*_itself(mention), *(lacked if mention.start - end < _LIST else ())}
                 end, denied = mention.end, denied | tags
             else:  # an alcohol-free beer is no alcohol
                 asserted |= tags - lacked if _FREE.fullmatch(text, end, mention.start) else tags
         return frozenset(asserted), frozenset(denied - asserted)
+
+    def lacked(self, text: str, negated: Iterable[tuple[int, int]]) -> frozenset[str]:
+        """Return the tags of the kinds that a text negates by their own names."""
+        spans = list(negated)
+        mentions = (m for m in self.mentions(text) if any(a <= m.start < b for a, b in spans))
+        return frozenset(tag for mention in mentions for tag in _itself(mention))
 
     def senses(self, phrase: str) -> list[tuple[str, ...]]:
         """Return the tags of each kind that a phrase may name; the usual one first.
@@ -244,11 +249,17 @@ class Kinds:
                     words = words[n:]
                     break
 
-    def witnesses(self, text: str, tags: Iterable[str]) -> list[str]:
-        """Return the phrases of a text that name a thing of one of some kinds."""
-        wanted = frozenset(tags)
+    def witnesses(
+        self, text: str, tags: Iterable[str], negated: Iterable[tuple[int, int]] = ()
+    ) -> list[str]:
+        """Return the phrases of a text that name a thing of one of some kinds, and not a lack."""
+        wanted, spans = frozenset(tags), list(negated)
         named = (m for m in self.mentions(text) if not wanted.isdisjoint(self._tags(m.entries)))
-        return list(dict.fromkeys(text[m.start : m.end] for m in named))
+        return list(
+            dict.fromkeys(
+                text[m.start : m.end] for m in named if not any(a <= m.start < b for a, b in spans)
+            )
+        )
 
     def _named(self, phrase: str) -> tuple[int, ...]:
         entries = tuple(e for e in self._find(plain_phrase(phrase)) or () if not e & MEMBER)
@@ -334,13 +345,18 @@ def _singulars(word: str) -> tuple[str, ...]:
 
 
 def is_tag(term: str) -> bool:
-    """Tell the tag of a kind from a word."""
-    return term.startswith(("#", "~"))
+    """Tell the tag of a kind, or of a value, from a word."""
+    return term.startswith(("#", "~", "="))
 
 
 def related(tag: str) -> str:
     """Return the tag of what only has to do with a kind, as "Italian" has with Italy."""
     return "~" + tag[1:]
+
+
+def _itself(mention: Mention) -> set[str]:
+    """Return the tags of the kinds that a phrase is the name of."""
+    return {_tag(e >> SHIFT) for e in mention.entries if not e & (MEMBER | RELATED)}
 
 
 def _tag(node: int) -> str:

@@ -6,6 +6,7 @@ so that having a word at all counts most (``DELTA``). Evidence and similarity ar
 standard deviations over their own shortlists, and count alike. A negated operand has only the words
 that no positive one has: in "moths of Borneo NOT moths of Sumatra" a document is not excluded for
 the word "moths". A document that is an operand, ``like:ID``, has no words: its vector alone counts.
+A document with a value that an operand names ("soup" of a category) ranks above the others.
 
 **Exclusion** leaves out documents, by words and by kinds. Positive operands count as true, so only
 negated ones can exclude a document: in "(A NOT B) OR C" B alone excludes nothing. A document is of
@@ -28,11 +29,19 @@ import numpy as np
 from boolattn.kinds.lexicon import is_tag, related
 from boolattn.query.tree import Clause, QueryTree, clauses, conjunctions, signed_atoms, truth
 from boolattn.scoring.exact import Ranked, shortlist_size, shortlist_spread
-from boolattn.stores.analysis import indexed_text, matched_words, operand_terms, terms_of
+from boolattn.stores.analysis import (
+    indexed_text,
+    is_value,
+    matched_words,
+    negated_spans,
+    operand_terms,
+    terms_of,
+    value_tags,
+)
 from boolattn.stores.base import Claim, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from boolattn.data.records import Document
     from boolattn.query.plan import Plan
@@ -41,6 +50,10 @@ if TYPE_CHECKING:
 
     Groups = tuple[tuple[str, ...], ...]
 
+#: What having the value that an operand is counts, in ranges of the similarities with words.
+_VALUE = 0.7
+#: The most that words count, in their standard deviations: of nearly equal scores it is small.
+_MAX_SPREADS = 10
 #: Relative error of scores.
 _ROUNDING = 1e-4
 #: Classes whose kinds exclude, but add no evidence: parts of bodies, and substances. In the life
@@ -58,27 +71,33 @@ _OF_A_PLACE = re.compile(r"\w+(\s+(?:around|at|from|in|near|of))?\s+\w+", re.IGN
 class LexicalEvidence:
     """What the words of a plan's vectors find, and how much a score adds to a similarity."""
 
-    answers: tuple[Ranked, ...]  # for each vector, sorted by key
-    #: One for each vector, when it is fitted. Shape ``(vectors, 1)``.
+    #: For each vector, sorted by key; then for each the documents with a value that it names.
+    answers: tuple[Ranked, ...]
+    #: One for each answer, when it is fitted. Shape ``(answers, 1)``.
     factors: Array = field(default_factory=lambda: np.zeros((0, 1), np.float32))
 
     @classmethod
     def of(cls, reader: Reader, terms: Iterable[Sequence[str]], where: Filter) -> LexicalEvidence:
         """Search the best documents of the terms of each vector."""
-        n, answers = reader.max_word_hits, []
-        for keys, scores in reader.words(list(terms), n, where):
+        lists, n, answers = list(terms), reader.max_word_hits, []
+        words = [[term for term in listed if not is_value(term)] for listed in lists]
+        tags = list(dict.fromkeys(filter(is_value, chain.from_iterable(lists))))
+        known = [tag for tag, number in zip(tags, reader.frequencies(tags), strict=True) if number]
+        for keys, scores in reader.words([*words, *([tag] for tag in known)], n, where):
             order = np.argsort(keys)
             # Others may have as much as the last one: only what is above it is known to be more.
             floor = scores.min() if len(keys) >= n else 0
             answers.append(Ranked(keys[order], scores[order] - floor))
-        return cls(tuple(answers))
+        with_value = dict(zip(known, answers[len(lists) :], strict=True))
+        named = (_with_values(listed, with_value) for listed in lists)
+        return cls((*answers[: len(lists)], *named))
 
     def best(self, plan: Plan, n: int) -> Keys:
         """Return the ``n`` best documents of each vector that is not a negated operand's."""
-        negated = [*plan.is_negated, *[False] * (len(self.answers) - len(plan.atoms))]
+        negated = [*plan.is_negated, *[False] * (len(self.answers) // 2 - len(plan.atoms))]
         keys = (
             answer.rows[np.argsort(-answer.scores)[:n]]
-            for answer, is_negated in zip(self.answers, negated, strict=True)
+            for answer, is_negated in zip(self.answers, 2 * negated, strict=True)
             if not is_negated
         )
         return np.unique(np.concatenate([*keys, np.zeros(0, np.int64)]))
@@ -94,14 +113,23 @@ class LexicalEvidence:
         Similarities have the shape ``(vectors, keys)``; they are returned with the evidence added.
         """
         scores, factors = self._scores(keys), np.zeros((len(self.answers), 1), np.float32)
-        for values, row, factor in zip(similarities, scores, factors, strict=True):
-            if spread := _spread(row):
-                factor[:] = shortlist_spread(values) / spread
-        return replace(self, factors=factors), similarities + factors * scores
+        n = len(similarities)
+        for row, values in enumerate(similarities):
+            if spread := _spread(scores[row]):
+                spread = max(spread, scores[row].max() / _MAX_SPREADS)
+                factors[row] = shortlist_spread(values) / spread
+            if scores[row + n].any():
+                factors[row + n] = _VALUE * np.ptp(values + factors[row] * scores[row])
+        fitted = replace(self, factors=factors)
+        return fitted, fitted._added(similarities, scores)
 
     def add(self, keys: Keys, similarities: Array) -> Array:
         """Return similarities with the evidence of these documents added."""
-        return similarities + self.factors * self._scores(keys)
+        return self._added(similarities, self._scores(keys))
+
+    def _added(self, similarities: Array, scores: Array) -> Array:
+        words, values = np.split(self.factors * scores, 2)
+        return np.asarray(similarities + words + values, np.float32)
 
     def _scores(self, keys: Keys) -> Array:
         scores = np.zeros((len(self.answers), len(keys)), np.float32)
@@ -114,6 +142,16 @@ class LexicalEvidence:
                 is_there = ordered[nearest] == known
                 row[order[nearest[is_there]]] = values[is_there]
         return scores
+
+
+def _with_values(terms: Sequence[str], documents: Mapping[str, Ranked]) -> Ranked:
+    """Return the documents with a value among an operand's terms: the share of its words."""
+    n_words = max(1, sum(not is_tag(term) for term in terms))
+    tags = [term for term in terms if term in documents]
+    rows = [documents[tag].rows[documents[tag].scores > 0] for tag in tags]
+    shares = np.repeat([len(tag.split()) / n_words for tag in tags], [*map(len, rows)])
+    keys, inverse = np.unique(np.concatenate([*rows, np.zeros(0, np.int64)]), return_inverse=True)
+    return Ranked(keys, np.minimum(np.bincount(inverse, shares, len(keys)), 1))
 
 
 def _spread(scores: Array) -> float:
@@ -148,7 +186,10 @@ class Exclusion:
     def terms(self) -> Iterator[list[str]]:
         """Yield the words and kinds of each vector of a plan: of operands, then of conjunctions."""
         pairs = zip(self._operands, self.tags(), strict=True)
-        operands = [([*operand_terms(words), *tags], positive) for (words, positive), tags in pairs]
+        operands = [
+            ([*operand_terms(words), *tags, *value_tags(words)], positive)
+            for (words, positive), tags in pairs
+        ]
         shared = frozenset().union(*(terms for terms, is_positive in operands if is_positive))
         for terms, is_positive in operands:
             yield terms if is_positive else [term for term in terms if term not in shared]
@@ -206,17 +247,37 @@ class Exclusion:
             for phrase, senses in self._phrases(words)
         )
         phrases = [(terms, senses) for terms, senses in pairs if terms]
-        if (match := _OF_A_PLACE.fullmatch(words)) and not self._asked_for:
+        values = () if self._asked_for else self._values(words)
+        if (match := _OF_A_PLACE.fullmatch(words)) and not self._asked_for and len(values) < 2:
             classes = [{self._class_of(tags[0]) for tags in senses} for _, senses in phrases]
             # "French" is a language too; "London" in "London buses" is not.
             are_places = [
                 _PLACE in n <= _PLACES and bool(match[1] or n != {_PLACE}) for n in classes
             ]
             phrases = [*compress(phrases, are_places)] or phrases
+        groups = [values] if values else []
         if len(phrases) > 1:
-            return (tuple(dict.fromkeys(term for terms, _ in phrases for term in terms)),)
+            return (*groups, tuple(dict.fromkeys(term for terms, _ in phrases for term in terms)))
         tags = ((tag,) for _, senses in phrases for tag in self._sense(senses))
-        return (*(terms for terms, _ in phrases), *tags)
+        return (*groups, *(terms for terms, _ in phrases), *tags)
+
+    def _values(self, words: str) -> tuple[str, ...]:
+        """Return the tags of the values that an operand is made of, the longest first.
+
+        The last word may name the things of the collection: "sweet wines". A place is none.
+        """
+        chosen, tags, last = list[str](), value_tags(words), words.split()[-1:]
+        pairs = zip(tags, self._reader.frequencies(tags), strict=True)
+        for tag in [tag for tag, number in pairs if number][::-1]:
+            is_inside = any({*tag[1:].split()} <= {*longer[1:].split()} for longer in chosen)
+            chosen += [] if is_inside else [tag]
+        covered = frozenset(word for tag in chosen for word in tag[1:].split())
+        names = [tag[1:] for tag in tags if " " not in tag]
+        others = [name for name in names if name not in covered]
+        senses = (tags[0] for word in last for _, s in self._phrases(word) for tags in s)
+        is_of_things = others == names[-1:] and len(words.split()) == len(names)
+        is_of_things &= _PLACE not in map(self._class_of, senses)
+        return tuple(chosen) if is_of_things or not others else ()
 
     @cached_property
     def _positive_classes(self) -> Counter[int]:
@@ -274,16 +335,19 @@ class Exclusion:
     def _reason(
         self, words: str, group: tuple[str, ...], document: Document
     ) -> tuple[str, str] | None:
-        if not (tags := [term for term in group if is_tag(term)]):
-            spans = matched_words(words, frozenset(group), 0, len(words))
+        if not (tags := [term for term in group if is_tag(term) and not is_value(term)]):
+            terms = frozenset(word for term in group for word in term.lstrip("=").split())
+            spans = matched_words(words, terms, 0, len(words))
             named = dict.fromkeys(repr(words[start:end]) for start, end in spans)
             return f"it mentions {' and '.join(named)}", ""
         phrases = self._phrases(words)
         kind = next((name for name, senses in phrases if {*sum(senses, ())} & {*tags}), words)
-        for name in self._kinds.witnesses(indexed_text(document), tags) if self._kinds else ():
+        text = indexed_text(document)
+        for name in self._kinds.witnesses(text, tags, negated_spans(text)) if self._kinds else ():
             is_asked_for = frozenset(terms_of(name)) in self._asked_names
             if not is_asked_for and name.casefold() not in self._allowed_words:
-                return f"{name} is {kind}", name
+                is_itself = name.casefold() == kind.casefold()
+                return f"it mentions {name!r}" if is_itself else f"{name} is {kind}", name
         return None
 
     def _allowed(self, keys: Keys, least: Claim) -> Mask:

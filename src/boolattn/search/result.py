@@ -16,7 +16,7 @@ import numpy as np
 from boolattn.errors import ConfigError
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import QueryTree, atoms, clauses, signed_atoms
-from boolattn.stores.analysis import matched_words, terms_of
+from boolattn.stores.analysis import matched_words, named_values, terms_of
 
 if TYPE_CHECKING:
     from boolattn.search.overview import Facet
@@ -134,8 +134,8 @@ class SearchResult:
 
     def has_words(self, hit: Hit) -> bool:
         """Tell whether title, text or metadata of a hit have a word of positive operands."""
-        shown = " ".join([hit.title, hit.text, *map(str, hit.metadata.values())])
-        return not self._terms.isdisjoint(terms_of(shown))
+        shown = [hit.title, hit.text, *map(str, hit.metadata.values()), *named_values(hit.metadata)]
+        return not self._terms.isdisjoint(terms_of(" ".join(shown)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; trees become text in explicit syntax."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boolattn.files import package_table
@@ -66,6 +66,13 @@ _FREE_OF = re.compile(
     r"\b(?:free (?:of|from)|lack(?:s|ing)|(?<![\d.,])0(?:\.0)? ?%)(?!\w)", re.IGNORECASE
 )
 _SHORT = 60  # characters of a value of the metadata that is searched as words too
+#: Values that say that a document is or has what the field is called.
+_TRUE = frozenset(("allowed", "available", "included", "true", "y", "yes"))
+_GAP = re.compile(r"(?<=[a-z])(?=[A-Z])|[_.]")
+_AROUND = re.compile(
+    r"^(?:allows|has|is|with)\s+|\s+(?:accepted|allowed|available|included|offered|welcome)$",
+    re.IGNORECASE,
+)
 #: About a token: six letters of an alphabet, a character of another script, a sign.
 _PIECE = re.compile(r"[0-9A-Za-z_\u00c0-\u04ff]{1,6}|\w|[^\w\s]")
 _SENTENCE_ENDS = ("。", "！", "？", "\n", ". ", "! ", "? ", '." ', ".) ", ".\u201d ")
@@ -216,19 +223,47 @@ def cut(text: str, n_tokens: int) -> list[tuple[int, int]]:
     return [(start, start + len(text[start:end].rstrip())) for start, end in pairs]
 
 
-class DocumentTerms(NamedTuple):
-    """The words of a document, as they are indexed, and tags of the kinds of things it names."""
+def is_value(term: str) -> bool:
+    """Tell the tag of a value from other terms."""
+    return term.startswith("=")
 
-    counts: Counter[str]  # 0 for a kind
+
+class DocumentTerms(NamedTuple):
+    """The words of a document, as they are indexed, and tags: of its values, and of kinds."""
+
+    counts: Counter[str]  # 0 for a tag
     asserted: list[str]
     denied: list[str]  # the text has these, but only negated or in passing
 
 
 def indexed_text(document: Document) -> str:
     """Return what is indexed as words: title, text and short texts of the metadata."""
-    values = (value for listed in document.metadata.values() for value in items(listed))
-    short = [value for value in values if isinstance(value, str) and len(value) <= _SHORT]
-    return "\n".join([document.title, document.text, *short])
+    return "\n".join([document.title, document.text, *named_values(document.metadata)])
+
+
+def named_values(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the short texts of metadata, and the names of fields that are true.
+
+    >>> list(named_values({"city": "Rome", "petsAllowed": True, "has_pool": "yes", "rooms": 9}))
+    ['Rome', 'pets', 'pool']
+    """
+    for name, listed in metadata.items():
+        for value in items(listed):
+            if value is True or (isinstance(value, str) and value.casefold() in _TRUE):
+                yield _AROUND.sub("", _GAP.sub(" ", name)) or name
+            elif isinstance(value, str) and len(value) <= _SHORT:
+                yield value
+
+
+def value_tags(text: str, *, whole: bool = False) -> list[str]:
+    """Return the tag of a short value; or of each that a text may name.
+
+    >>> value_tags("wood elves"), value_tags("Wood Elf", whole=True)
+    (['=wood', '=elf', '=wood elf'], ['=wood elf'])
+    """
+    terms = [re.sub("v$", "f", term) for term in terms_of(text)]  # "elv" is the stem of elves
+    phrases = [*terms, *map(" ".join, pairwise(terms)), " ".join(terms)]
+    return [f"={phrase}" for phrase in dict.fromkeys(phrases[-1:] if whole else phrases) if phrase]
 
 
 def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
@@ -240,16 +275,21 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     counts: Counter[str] = Counter(analyzer().analyze(spaced(indexed_text(document))))
     spans = cut(document.text, _PART if len(document.text) > _LONG else 0)
     n_parts, tags = Counter[str](), set[str]()
+    # "Alcohol-free" of a title or a value is said of the whole document.
+    label = indexed_text(replace(document, text=""))
+    free_of = kinds.lacked(label, negated_spans(label)) if kinds else frozenset()
     for number, span in enumerate(spans):
         text = indexed_text(replace(document, text=document.text[slice(*span)]))
         negated = list(negated_spans(text))
         named, lacked = kinds.tags(text, negated) if kinds else ((), ())
         tags.update(named, lacked)
-        for term in {*asserted_terms(text, negated), *named}:
+        for term in {*asserted_terms(text, negated), *(tag for tag in named if tag not in free_of)}:
             n_parts[term] += len(spans) if number == 0 else 1
     about = {term for term, n in n_parts.items() if 3 * n >= len(spans)}
     asserted = [*sorted(about & tags), *sorted(about - tags)]
     denied = [*sorted(tags - about), *sorted(counts.keys() - about)]
-    # A kind is no word: it adds nothing to the length, and counts by its rarity alone.
-    counts.update(dict.fromkeys(sorted(tags), 0))
-    return DocumentTerms(counts, asserted, denied)
+    pairs = (value_tags(value, whole=True) for value in named_values(document.metadata))
+    values = sorted(frozenset(chain.from_iterable(pairs)))
+    # A tag is no word: it adds nothing to the length, and counts by its rarity alone.
+    counts.update(dict.fromkeys([*sorted(tags), *values], 0))
+    return DocumentTerms(counts, [*values, *asserted], denied)

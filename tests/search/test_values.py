@@ -1,0 +1,106 @@
+"""Values of the metadata that a query names; shipped model."""
+
+from __future__ import annotations
+
+import pytest
+
+from boolattn.search import Searcher
+from boolattn.search.evidence import LexicalEvidence
+from boolattn.stores.analysis import value_tags
+from boolattn.stores.filters import Filter
+
+#: Their texts say nothing of the values, or the opposite.
+HOTELS = (
+    {"id": "adler", "text": "Rooms with a view of the river.", "city": "Hamburg", "pool": "no"},
+    {"id": "lake", "text": "Quiet house, sauna and bicycles.", "city": "Berlin", "pool": "yes"},
+    {"id": "inn", "text": "Trains to Hamburg every hour.", "city": "Berlin", "pets_allowed": True},
+    {"id": "villa", "text": "A garden and home-made cakes.", "city": "Munich", "pool": True},
+    {"id": "bar", "text": "Bar, conference hall.", "city": "New York", "pets_allowed": False},
+    {"id": "den", "text": "A den.", "tags": ["wood elf", "cheap"], "note": "Hamburg " * 10},
+)
+
+
+@pytest.fixture(scope="module")
+def searcher():
+    return Searcher.from_texts(HOTELS)
+
+
+def ids(searcher, query, n, **options):
+    return {hit.id for hit in searcher.search(query, n, **options).hits}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("Hamburg", {"adler"}),  # not the one whose text names it
+        ("hotel in new york", {"bar"}),
+        ("with pool", {"lake", "villa"}),
+        ("pets allowed", {"inn"}),
+        ("wood elves", {"den"}),
+        ("berlin or munich", {"lake", "inn", "villa"}),
+        ("pool in Munich", {"villa"}),
+    ],
+)
+def test_a_document_with_the_value_ranks_first(searcher, query, expected):
+    assert ids(searcher, query, len(expected)) == expected
+    assert ids(searcher, query, len(expected), kinds=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("without pool", {"adler", "inn", "bar", "den"}),
+        ("not cheap", {"adler", "lake", "inn", "villa", "bar"}),
+    ],
+)
+def test_a_document_with_an_excluded_value_is_left_out(searcher, query, expected):
+    assert ids(searcher, query, 9) == expected
+
+
+def test_values_count_as_words_do(searcher):
+    plain = [hit.score for hit in searcher.search("Hamburg", 9, hybrid=False).hits]
+    bare = Searcher.from_texts([{"id": row["id"], "text": row["text"]} for row in HOTELS])
+    without = [hit.score for hit in bare.search("Hamburg", 9, hybrid=False).hits]
+    assert plain == pytest.approx(without)
+    assert ids(bare, "Hamburg", 1) == {"inn"}
+
+
+@pytest.mark.parametrize(("most", "expected"), [(2, 0), (3, 2)])
+def test_a_value_of_more_documents_than_are_listed_says_nothing(searcher, most, expected):
+    with searcher.store.reading() as reader:
+        reader.max_word_hits = most
+        _, named = LexicalEvidence.of(reader, [value_tags("Berlin")], Filter()).answers
+        assert len(named.rows) == expected
+
+
+def test_a_text_may_name_its_words_and_pairs_of_them():
+    pairs = ["=red wood", "=wood elf"]
+    assert value_tags("a red wood elf") == ["=red", "=wood", "=elf", *pairs, "=red wood elf"]
+    assert value_tags("The") == []
+
+
+WINES = (
+    {"id": "bordeaux", "text": "Tannic.", "tags": ["red", "dry"]},
+    {"id": "port", "text": "From the Douro.", "tags": ["red", "sweet"]},
+    {"id": "chablis", "text": "Flinty.", "tags": ["white", "dry"]},
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("no red wines", {"bordeaux", "port"}),
+        ("no sweet red wines", {"port"}),  # both values
+        ("wines, no red ones", {"bordeaux", "port"}),
+    ],
+)
+def test_of_an_exclusion_alone_the_values_count(query, expected):
+    result = Searcher.from_texts(WINES).search(query, 9)
+    assert {document.id for document in result.left_out} == expected
+    assert {hit.id for hit in result.hits} == {row["id"] for row in WINES} - expected
+    assert all(document.why.startswith("it mentions '") for document in result.left_out)
+
+
+def test_no_pool_in_berlin_leaves_out_no_place():
+    result = Searcher.from_texts(HOTELS).search("no pool in berlin", 9)
+    assert [document.id for document in result.left_out] == ["lake"]
