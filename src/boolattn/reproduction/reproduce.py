@@ -279,9 +279,8 @@ def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> Sentence
     rankings = _bm25(run.corpus, preset, paths.work) if preset.train.n_bm25 else None
     options: Any = {"resume": is_begun, "command": paths.command}
     where = launch.Launch(out=home, pretrained=source, rankings=rankings, **options)
-    result = launch.train(preset, where, run.corpus)
-    details["training"] = {"steps": result.n_steps, **result.metrics}
-    return load_towers(result.model, device=str(processes().device))
+    details["training"] = launch.train(preset, where, run.corpus)
+    return load_towers(home / "model", device=str(processes().device))
 
 
 def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
