@@ -55,6 +55,17 @@ class QueryInfo:
     wording: str = ""  # ``seen`` or ``unseen`` in training
     kind: str = ""  # one of :data:`KINDS`
 
+    @classmethod
+    def of(cls, query: Query) -> QueryInfo:
+        """Return what is stored of a query."""
+        operators = tuple(operator.value for operator in query.operators)
+        # In built benchmarks the name of a wording begins with "seen:" or "unseen:".
+        exposure, mark, _ = query.wording.partition(":")
+        exposure = exposure if mark and exposure in ("seen", "unseen") else ""
+        kind = "NOT" if "not" in operators else "AND/OR" if operators else "plain"
+        kind = _ITEMS.get(query.wording.rpartition(":")[2].partition("/")[0], kind)
+        return cls(query.id, query.template, operators, query.domain, exposure, kind)
+
     def groups(self, grouping: str) -> tuple[str, ...]:
         """Return the groups of the query; with two operators it belongs to both."""
         if grouping == "operator":
@@ -113,20 +124,6 @@ class Judgements:
     def operators(self) -> tuple[tuple[str, ...], ...]:
         """Names of each query's operators."""
         return tuple(tuple(op.value for op in query.operators) for query in self.queries)
-
-    @cached_property
-    def infos(self) -> tuple[QueryInfo, ...]:
-        """What results store of the queries."""
-        return tuple(map(_info, self.queries, self.operators))
-
-
-def _info(query: Query, operators: tuple[str, ...]) -> QueryInfo:
-    # In built benchmarks the name of a wording begins with "seen:" or "unseen:".
-    exposure, mark, _ = query.wording.partition(":")
-    exposure = exposure if mark and exposure in ("seen", "unseen") else ""
-    kind = "NOT" if "not" in operators else "AND/OR" if operators else "plain"
-    kind = _ITEMS.get(query.wording.rpartition(":")[2].partition("/")[0], kind)
-    return QueryInfo(query.id, query.template, operators, query.domain, exposure, kind)
 
 
 #: Default splits: the first of these rows that the data set has.
