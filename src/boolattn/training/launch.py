@@ -12,6 +12,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.data.catalog import DataOptions, open_dataset
+from boolattn.data.sentences import Mixture, generate
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.towers import (
     TowerConfig,
@@ -22,13 +23,13 @@ from boolattn.encoder.towers import (
     settings_of,
 )
 from boolattn.encoders.models import torch_source
-from boolattn.errors import ConfigError
+from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation.ranking import read_run
 from boolattn.files import text_hash
 from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import attach, save
 from boolattn.training.batches.sampling import Sampler, Steps, make_examples
-from boolattn.training.batches.tokens import PretrainingSet, ScopeSentences, Tokens
+from boolattn.training.batches.tokens import LabelledSentences, PretrainingSet, Tokens
 from boolattn.training.loop import RunFolder, data_hashes, processes
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval import Corpus, RetrievalTraining, require_gpu
@@ -119,11 +120,17 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     if settings.one_domain:
         domains = [str(doc.metadata.get("domain", "")) for doc in corpus.dataset.documents]
     sampler = Sampler(examples, len(corpus.documents), settings, domains)
-    is_scoped = preset.model.use_plugin and settings.scope_weight
     texts = [example.query.text for example in sampler.examples]
     tokens = Tokens(corpus.tokenizer, texts, preset.model.query_length)
     steps = Steps(sampler, tokens, corpus.documents, operators=preset.label_operators)
-    steps.scoped = ScopeSentences(preset, corpus.tokenizer) if is_scoped else None
+    if preset.model.use_plugin and settings.scope_weight:
+        mixture = Mixture(varied=preset.pretrain.varied_share)
+        try:
+            every = generate(preset.pretrain.n_sentences, settings.seed, mixture)
+        except MissingDataError as error:
+            raise ConfigError(f"{error}; or train without: train.scope_weight=0") from error
+        used = [sentence for sentence in every if sentence.operators]
+        steps.scoped = LabelledSentences(used, corpus.tokenizer)
     steps.chunk = settings.chunk or Steps.chunk
     # A short run uses few of the documents; a long one nearly all.
     if len(steps) * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):
