@@ -281,8 +281,5 @@ def padded(features: Features, n_tokens: int, pad: int) -> Features:
 
 def fill(target: Tensor, value: Tensor, padding: int) -> None:
     """Overwrite an earlier batch, which may be of longer texts."""
-    if target.shape == value.shape:
-        target.copy_(value, non_blocking=True)
-        return
-    target.fill_(padding)
+    target[..., value.shape[-1] :] = padding
     target[..., : value.shape[-1]].copy_(value, non_blocking=True)
