@@ -47,14 +47,14 @@ class ScopePredictor(nn.Module):
     def __init__(self, config: BoolAttnConfig, feature_size: int, n_heads: int) -> None:
         super().__init__()
         self.config = config
-        self.shape = (config.kernel, config.n_operators, n_heads)
+        self.shape = (config.kernel, len(config.operators), n_heads)
         # Initialised as a Conv1d of (feature_size + 1) channels.
         bound = 1 / math.sqrt((feature_size + 1) * config.kernel)
         self.hidden_weight = nn.Parameter(uniform(bound, math.prod(self.shape), feature_size))
         self.cue_weight = nn.Parameter(uniform(bound, *self.shape))
-        self.bias = nn.Parameter(uniform(bound, config.n_operators, n_heads))
+        self.bias = nn.Parameter(uniform(bound, len(config.operators), n_heads))
         self.film = nn.Linear(config.d_o, 2 * n_heads)  # scale and shift
-        first = torch.full((config.n_operators,), config.threshold)
+        first = torch.full((len(config.operators),), config.threshold)
         self.threshold = nn.Parameter(first.logit() if config.bounded_scope else first)
 
     def forward(
@@ -205,7 +205,7 @@ class BiasPredictor(nn.Module):
 
     def __init__(self, config: BoolAttnConfig, feature_size: int, n_heads: int) -> None:
         super().__init__()
-        n_operators = config.n_operators
+        n_operators = len(config.operators)
         n_inner = config.rank or feature_size // 2
         self.inner = nn.Linear(feature_size, n_operators * n_inner) if not config.rank else None
         bound = 1 / math.sqrt(feature_size + 1)
@@ -286,7 +286,7 @@ class BoolAttnLayer(nn.Module):
         self.reduce = nn.Linear(hidden_size, config.rank) if config.rank else nn.Identity()
         self.scope = ScopePredictor(config, n_features, n_heads)
         self.bias = BiasPredictor(config, n_features, n_heads)
-        factor = nn.Parameter(torch.zeros(config.n_operators, n_heads))
+        factor = nn.Parameter(torch.zeros(len(config.operators), n_heads))
         self.register_parameter("factor", factor if config.use_factor else None)
 
     def forward(self, hidden: Tensor, cues: CueState, operators: Tensor) -> LayerBias:
