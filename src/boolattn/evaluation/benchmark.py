@@ -132,7 +132,7 @@ DEFAULT_SPLITS = (("test", "unseen"), ("eval",), ("val", "generated_val"), ("val
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
-    """Documents to rank by row, their rows by id, and judgements by split."""
+    """Documents to rank by row, their rows by id (in order), and judgements by split."""
 
     name: str
     documents: Sequence[Document]
@@ -143,11 +143,6 @@ class Benchmark:
     def texts(self) -> list[str]:
         """Texts of the documents, by row."""
         return [document.text for document in self.documents]
-
-    @property
-    def ids(self) -> list[str]:
-        """Ids of the documents, by row."""
-        return [document.id for document in self.documents]
 
 
 @checked
