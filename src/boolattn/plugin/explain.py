@@ -125,7 +125,7 @@ def _by_layer(record: Record, shape: tuple[int, int, int]) -> dict[str, Array]:
     scope, bias = np.zeros((2, *shape), np.float32)
     change = np.zeros_like(scope[:, 0])
     for index, layer in record.biases.items():
-        scope[index] = _array(layer.scope.inside[0].mean(-1).T)
+        scope[index] = _array(layer.inside[0].mean(-1).T)
         # (heads, tokens, columns); the columns after the operators are padding.
         by_key = (layer.factors.query * layer.factors.key)[0, ..., : shape[1]]
         bias[index] = _array(layer.factors.scale * by_key.mean(0).T)

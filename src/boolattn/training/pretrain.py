@@ -102,7 +102,7 @@ class Pretrainer:
             cue += token_counts(is_cue, part.cues, part.mask[:, None])
             used = part.mask[:, None] * part.operators[..., None]
             for layer in record.biases.values():
-                for head in layer.scope.inside.unbind(-1):
+                for head in layer.inside.unbind(-1):
                     scope += token_counts(head.transpose(1, 2), part.scopes, used)
             if self.plugin.config.gate != "label":
                 gate = self._forward(part, by_label=False)[0].cue_states[-1].gate
@@ -148,7 +148,7 @@ class Pretrainer:
             loss = gate_loss(gate.logits, part.operators, temperature=temperature)
             losses["gate"] = settings.gate_weight * loss
         if record.biases and settings.scope_weight:
-            logits = [layer.scope.logits for layer in record.biases.values()]
+            logits = [layer.logits for layer in record.biases.values()]
             loss = scope_loss(logits, part.scopes, part.operators, part.mask)
             losses["scope"] = settings.scope_weight * loss
         if triplets is not None:
