@@ -191,10 +191,8 @@ class KernelBias(AttentionBias):
         if mask is not None:
             if mask.dtype != torch.bool or mask.shape[1] != 1:
                 return None
-            steps = [
-                0 if n == 1 else step for n, step in zip(mask.shape, mask.stride(), strict=True)
-            ]
-            pairs, strides = mask, (steps[0], steps[2], steps[3])
+            pairs = mask.expand(n_texts, 1, n_tokens, n_tokens)
+            strides = (pairs.stride(0), pairs.stride(2), pairs.stride(3))
         if query.stride() != key.stride() or query.stride(-1) != 1:
             query, key = query.contiguous(), key.contiguous()
         if value.stride(-1) != 1:
