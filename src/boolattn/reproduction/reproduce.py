@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from boolattn.encoder.torch_encoder import encode_documents
 from boolattn.encoder.towers import load_towers
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
-from boolattn.evaluation.benchmark import Judgements
+from boolattn.evaluation.benchmark import Judgements, prepare
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import Ranking, write_run
 from boolattn.evaluation.results import results_of
@@ -210,11 +210,8 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     """Train, rank, measure, write the run file; return the main results in words."""
     start, seconds = time.perf_counter(), dict[str, float]()
     system, preset, corpus = run.system, run.preset, run.corpus
-    judged = {
-        split: Judgements.of(corpus.split(split), corpus.rows)
-        for split in run.dataset.splits
-        if corpus.dataset.splits.get(split)
-    }
+    splits = [split for split in run.dataset.splits if corpus.dataset.splits.get(split)]
+    judged = prepare(corpus.dataset, splits).splits
     details: dict[str, Any] = {"seconds": seconds, "inputs": run.fingerprints()}
     if system.kind == "bm25":
         ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
