@@ -92,8 +92,7 @@ def explain(
     """
     plugin = plugin_of(model)
     model = cast("PreTrainedModel", model.base_model)  # without head or Bool-BERT
-    device = next(model.parameters()).device
-    inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(device))
+    inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(model.device))
     options: dict[str, Any] = {} if operators is None else {"operators": [list(operators)]}
     if family_of(model) in WITHOUT_INTERFACE:
         options["output_attentions"] = True

@@ -111,9 +111,7 @@ class Pretrainer:
         result = {"cue_f1": f1(cue.sum(1)), "scope_f1": f1(scope.sum(1))}
         if is_right:
             result["gate_accuracy"] = torch.cat(is_right).double().mean().item()
-        for index, operator in enumerate(OPERATORS):
-            result[f"cue_f1_{operator}"] = f1(cue[:, index])
-        return result
+        return result | {f"cue_f1_{name}": f1(cue[:, at]) for at, name in enumerate(OPERATORS)}
 
     def _batches(
         self, data: PretrainingSet, per_epoch: int, n_steps: int
