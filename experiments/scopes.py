@@ -76,7 +76,7 @@ def measure_scopes(
         used = part.mask[:, None] * part.operators[..., None]
         excluded = part.scopes[:, names.index("not")]
         for index, layer in record.biases.items():
-            for head in layer.scope.inside.unbind(-1):
+            for head in layer.inside.unbind(-1):
                 counts[index] += token_counts(head.transpose(1, 2), part.scopes, used)
             after = record.attention[index]
             pair = (layer.attention_before(after), after.double())

@@ -123,7 +123,7 @@ def scopes_of(variant: str, moved: float) -> torch.Tensor:
     hidden, mask = torch.randn(1, TOKENS, HIDDEN), torch.ones(1, TOKENS)
     mask[:, 6:] = 0
     cues = plugin.find_cues(hidden, mask, Gate(torch.ones(1, 3)))
-    return plugin(0, hidden, cues).scope.inside[0]
+    return plugin(0, hidden, cues).inside[0]
 
 
 def test_error_6_paper_threshold_leaves_the_range_of_a_probability():
@@ -165,9 +165,9 @@ def test_the_decision_is_what_scope_supervision_sees():
         torch.rand(2, TOKENS, 3),
         torch.ones(2, TOKENS),
     )
-    scopes = scope(hidden, cue, mask, torch.randn(3, config.d_o), mask)
-    assert torch.equal(scopes.inside, (scopes.logits > 0).float())
-    scopes.logits.sum().backward()
+    logits, inside = scope(hidden, cue, mask, torch.randn(3, config.d_o), mask)
+    assert torch.equal(inside, (logits > 0).float())
+    logits.sum().backward()
     assert (scope.threshold.grad < 0).all()
 
 

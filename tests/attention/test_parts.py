@@ -37,7 +37,7 @@ def test_scope_convolution_is_conv1d_over_hidden_and_cue(texts, kernel):
     scope = ScopePredictor(config, HIDDEN, HEADS).eval()
     operators = torch.randn(3, config.d_o)
     cue = torch.rand(2, 9, 3) * mask[..., None]
-    got = scope(hidden, cue, mask, operators, mask)
+    got_logits, got_inside = scope(hidden, cue, mask, operators, mask)
     for e in range(3):
         joined = torch.cat([hidden * mask[..., None], cue[..., e : e + 1]], -1).transpose(1, 2)
         weight = scope.hidden_weight.view(kernel, 3, HEADS, HIDDEN)[:, e]
@@ -47,8 +47,8 @@ def test_scope_convolution_is_conv1d_over_hidden_and_cue(texts, kernel):
         logits = gamma * conv + beta
         inside = (torch.sigmoid(logits) > 0.5) * mask[..., None]
         seen = mask.bool()
-        torch.testing.assert_close(got.logits[:, :, e][seen], logits[seen], atol=1e-5, rtol=1e-5)
-        assert torch.equal(got.inside[:, :, e], inside.float())
+        torch.testing.assert_close(got_logits[:, :, e][seen], logits[seen], atol=1e-5, rtol=1e-5)
+        assert torch.equal(got_inside[:, :, e], inside.float())
 
 
 @pytest.mark.parametrize("rank", [None, 6])
@@ -164,7 +164,7 @@ def test_factored_attention_is_attention_with_the_dense_bias(dim):
     factors = Factors(torch.rand(2, HEADS, 7, 3), torch.randn(2, HEADS, 7, 3), scale=scale)
     mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)
     mask[1, ..., 5:] = False
-    got = LayerBias(None, factors).fused(heads, mask, dropout=0.0)
+    got = LayerBias(None, None, factors).fused(heads, mask, dropout=0.0)
     dense = factors.dense().masked_fill(~mask, -torch.inf)
     weights = (heads[0] @ heads[1].transpose(-1, -2) * scale + dense).softmax(-1)
     torch.testing.assert_close(got, weights @ heads[2], atol=1e-5, rtol=1e-5)

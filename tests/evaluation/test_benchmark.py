@@ -44,17 +44,18 @@ def test_defaults_are_all_documents_and_the_reported_splits(data):
         "unseen": 3,
     }
     assert benchmark.texts[7] == "text 7"
-    assert benchmark.ids[7] == "7"
+    assert benchmark.rows["7"] == 7
 
 
 def test_a_sample_of_documents_has_all_judged_ones(data):
     benchmark = prepare(data, ["test"], n_documents=30, seed=3)
     assert len(benchmark.documents) == 30
     judged = {str(i + shift) for i in range(4) for shift in (0, 10, 20)}
-    assert judged <= set(benchmark.rows)
-    assert [int(name) for name in benchmark.ids] == sorted(int(name) for name in benchmark.ids)
+    ids = list(benchmark.rows)
+    assert judged <= set(ids)
+    assert ids == sorted(ids, key=int) == [document.id for document in benchmark.documents]
     judgements = benchmark.splits["test"]
-    assert [benchmark.ids[row] for row in np.concatenate(judgements.excluded)] == [
+    assert [ids[row] for row in np.concatenate(judgements.excluded)] == [
         "10",
         "11",
         "12",
@@ -62,7 +63,7 @@ def test_a_sample_of_documents_has_all_judged_ones(data):
     ]
     assert benchmark.name == "tiny (30 of 100 documents, seed 3)"
     again, other = (prepare(data, ["test"], n_documents=30, seed=seed) for seed in (3, 4))
-    assert benchmark.ids == again.ids != other.ids
+    assert ids == list(again.rows) != list(other.rows)
 
 
 def test_judged_documents_are_kept_beyond_the_limit(data):

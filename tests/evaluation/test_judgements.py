@@ -20,7 +20,7 @@ def test_queries_without_a_relevant_document_are_left_out(queries):
 def test_properties_of_the_queries(queries):
     judgements = Judgements.of(queries, ROWS)
     assert judgements.operators == ((), ("not",), ("and",))
-    assert judgements.infos == (
+    assert tuple(map(QueryInfo.of, queries)) == (
         QueryInfo("plain", "_", (), "animals", "", "plain"),
         QueryInfo("not", "_ that are not _", ("not",), "animals", "seen", "NOT"),
         QueryInfo("and", "_ that are also _", ("and",), "plants", "", "AND/OR"),
@@ -30,8 +30,7 @@ def test_properties_of_the_queries(queries):
 def test_wordings_are_seen_or_unseen():
     names = ("seen:not/s00/but not", "unseen:or2/3", "not/s00/but not", "a title: its words")
     queries = [Query(id=name, text="", gold=frozenset("1"), wording=name) for name in names]
-    infos = Judgements.of(queries, ROWS).infos
-    assert [info.wording for info in infos] == ["seen", "unseen", "", ""]
+    assert [QueryInfo.of(query).wording for query in queries] == ["seen", "unseen", "", ""]
 
 
 def test_a_relevant_document_is_not_excluded():

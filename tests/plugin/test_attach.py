@@ -205,7 +205,7 @@ def test_training_samples_scopes_and_evaluation_does_not(tiny_encoder, batch):
         encoder.train(is_training)
         with recording() as record, torch.no_grad():
             encoder(**batch, operators=OPEN)
-        scopes.append(record.biases[0].scope.inside)
+        scopes.append(record.biases[0].inside)
     assert not torch.equal(scopes[0], scopes[1])
     assert torch.equal(scopes[2], scopes[3])
 
@@ -499,7 +499,7 @@ def test_a_text_of_padding_alone_works(tiny_encoder, batch):
         hidden = encoder(**nothing, operators=torch.ones(3, 3)).last_hidden_state
     assert bool(torch.isfinite(hidden).all())
     assert not record.cue_states[0].cue.any()
-    assert not record.biases[0].scope.inside.any()
+    assert not record.biases[0].inside.any()
 
 
 @pytest.mark.parametrize(

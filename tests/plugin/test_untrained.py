@@ -104,7 +104,7 @@ def test_only_layers_with_a_factor_are_computed(tiny_encoder, batch, monkeypatch
     with recording() as record, torch.no_grad():
         encode(encoder, batch, operators=OPEN)
     assert not record.biases[0].factors.dense().any()
-    assert record.biases[0].scope.inside.any()
+    assert record.biases[0].inside.any()
 
 
 def test_the_factors_are_looked_at_once(tiny_encoder, batch):

@@ -46,10 +46,10 @@ def _measured(run, name):
 
 def test_training_learns_and_records_the_run(preset, corpus, tmp_path):
     chosen = preset(max_steps=20, evaluate_every=10, warmup_steps=2, keep="last")
-    result = train(chosen, Launch(out=tmp_path / "run"), corpus)
+    metrics = train(chosen, Launch(out=tmp_path / "run"), corpus)
     losses = [float(value) for value in _measured(tmp_path / "run", "loss").values()]
     assert losses[-1] < losses[0] - 0.3
-    assert result.n_steps == 20
+    assert metrics["steps"] == 20
     assert set(_measured(tmp_path / "run", "eval_r_precision")) == {10, 20}
     run = json.loads((tmp_path / "run" / "run.json").read_text())
     assert run["settings"]["train"]["max_steps"] == 20
@@ -60,7 +60,7 @@ def test_training_learns_and_records_the_run(preset, corpus, tmp_path):
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["summary"]["eval_leak"] >= 0
     # What was saved is what was trained.
-    towers = SentenceTransformer(str(result.model))
+    towers = SentenceTransformer(str(tmp_path / "run" / "model"))
     assert corpus.validator(chosen)(towers) == pytest.approx(
         {
             name: float(_measured(tmp_path / "run", f"eval_{name}")[20])
@@ -141,10 +141,10 @@ def test_the_best_is_kept(preset, corpus, tmp_path):
     run = RunFolder(tmp_path / "run")
     run.open(chosen, {}, kind="train")
     towers, steps = make_towers(chosen), make_steps(chosen, corpus)
-    result = RetrievalTraining(chosen, towers, steps, run, validate).train()
-    assert result.metrics["best_step"] == 2
-    assert _same(seen[1], _weights(result.model))
-    assert not _same(seen[3], _weights(result.model))
+    metrics = RetrievalTraining(chosen, towers, steps, run, validate).train()
+    assert metrics["best_step"] == 2
+    assert _same(seen[1], _weights(run.model))
+    assert not _same(seen[3], _weights(run.model))
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(preset, corpus, tmp_path, monkeypatch):
@@ -208,7 +208,8 @@ def test_heads_are_frozen_by_the_setting(preset, corpus, tmp_path, is_frozen):
     )
     torch.manual_seed(chosen.train.seed)
     before = make_towers(chosen).state_dict()
-    after = _weights(train(chosen, Launch(out=tmp_path / "run"), corpus).model)
+    train(chosen, Launch(out=tmp_path / "run"), corpus)
+    after = _weights(tmp_path / "run" / "model")
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     heads = {name for name in moved if ".gate." in name or ".cue." in name}
     assert bool(heads) != is_frozen
@@ -222,12 +223,13 @@ def test_only_the_plug_in_is_trained_over_a_frozen_encoder(preset, corpus, tmp_p
     towers = make_towers(chosen)
     before, texts = towers.state_dict(), ["moths of Borneo but not Sumatra", "moths"]
     documents, queries = towers.encode_document(texts), towers.encode_query(texts)
-    result = train(chosen, Launch(out=tmp_path / "run"), corpus)
-    after = _weights(result.model)
+    trained = tmp_path / "run" / "model"
+    train(chosen, Launch(out=trained.parent), corpus)
+    after = _weights(trained)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert any(name.endswith(".factor") for name in moved)
     assert all("boolattn" in name for name in moved) == is_frozen
-    model = SentenceTransformer(str(result.model), device="cpu")
+    model = SentenceTransformer(str(trained), device="cpu")
     assert (model.encode_document(texts) == documents).all() == is_frozen
     assert not (model.encode_query(texts)[0] == queries[0]).all()
 
@@ -261,12 +263,9 @@ def test_plain_towers_and_labels(preset, corpus, tmp_path):
     assert steps[0]["queries"]["operators"].tolist() == [[0, 0, 1]] * 4
     train(labelled, Launch(out=tmp_path / "label"), corpus)
     # Further training of trained towers.
-    more = train(
-        labelled,
-        Launch(out=tmp_path / "more", pretrained=tmp_path / "label" / "model"),
-        corpus,
-    )
-    assert not _same(_weights(more.model), _weights(tmp_path / "label" / "model"))
+    start, more = tmp_path / "label" / "model", tmp_path / "more"
+    train(labelled, Launch(out=more, pretrained=start), corpus)
+    assert not _same(_weights(more / "model"), _weights(start))
     with pytest.raises(ConfigError, match="is of another model"):
         make_towers(preset(), tmp_path / "label" / "model")
 
@@ -311,7 +310,7 @@ def test_scopes_stay_supervised(preset, labelled_corpus, tmp_path):
         batch = make_steps(chosen, labelled_corpus)[0]
         assert ("scoped" in batch) == bool(weight)
         launch = Launch(out=tmp_path / f"run-{weight}")
-        losses[weight] = train(chosen, launch, labelled_corpus).metrics["loss"]
+        losses[weight] = train(chosen, launch, labelled_corpus)["loss"]
     assert losses[4.0] > losses[0.0] + 1
     plain = preset("model.use_plugin=false", scope_weight=4.0)
     batch = make_steps(plain, labelled_corpus)[0]

@@ -44,7 +44,7 @@ class BoolAttn(nn.Module):
         self._folded: FoldedWeights | None = None
         #: Addresses and versions of the factors, and the layers where all are 0.
         self._idle: tuple[list[int], frozenset[int]] | None = None
-        self.operators = nn.Parameter(torch.randn(config.n_operators, config.d_o))
+        self.operators = nn.Parameter(torch.randn(len(config.operators), config.d_o))
         self.cue = cue_predictor(config, hidden_size)
         self.gate = learned_gate(config, hidden_size) if config.gate == "learned" else lexicon
         chosen = range(n_layers) if config.layers is None else config.layers

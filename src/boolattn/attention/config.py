@@ -92,11 +92,6 @@ class BoolAttnConfig:
             object.__setattr__(self, "use_factor", is_used)
 
     @property
-    def n_operators(self) -> int:
-        """Length of the operator axis."""
-        return len(self.operators)
-
-    @property
     def is_paper(self) -> bool:
         """Whether this is the paper variant."""
         return self.variant == "paper"

@@ -51,7 +51,7 @@ class CuePredictor(nn.Module):
         self.row = nn.Linear(config.d_o, n_features, bias=False)
         # Weights of unit length and a low bias: before training few tokens are cues.
         nn.init.normal_(self.row.weight, std=(config.d_o * n_features) ** -0.5)
-        self.bias = nn.Parameter(torch.full((config.n_operators,), -2.0))
+        self.bias = nn.Parameter(torch.full((len(config.operators),), -2.0))
 
     def forward(self, hidden: Tensor, mask: Tensor, operators: Tensor) -> Tensor:
         """Return logits of every token as a cue; shapes as in the paper variant."""
@@ -110,7 +110,7 @@ class LearnedGate(nn.Module):
         self.config = config
         inner = config.rank or hidden_size // 2
         self.inner = nn.Linear(n_features or hidden_size, inner)
-        self.outer = nn.Linear(inner, config.n_operators)
+        self.outer = nn.Linear(inner, len(config.operators))
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Gate:
         """Open experts. ``hidden``: ``(batch, tokens, hidden)``; ``mask``: ``(batch, tokens)``."""

@@ -23,14 +23,6 @@ _UNDERFLOW = 104.0
 NOISE_EPS = 1e-6
 
 
-@dataclass(frozen=True)
-class Scope:
-    """Output of one layer's scope predictor. Shapes ``(batch, tokens, operators, heads)``."""
-
-    logits: Tensor  # without noise; less a bounded threshold's, so that above 0 is in scope
-    inside: Tensor  # 1 in scope, 0 outside or where none can be, with straight-through gradients
-
-
 class ScopePredictor(nn.Module):
     r"""Conv1D over hidden state and cue, FiLM by operator, Gumbel-sigmoid, threshold.
 
@@ -47,20 +39,20 @@ class ScopePredictor(nn.Module):
     def __init__(self, config: BoolAttnConfig, feature_size: int, n_heads: int) -> None:
         super().__init__()
         self.config = config
-        self.shape = (config.kernel, config.n_operators, n_heads)
+        self.shape = (config.kernel, len(config.operators), n_heads)
         # Initialised as a Conv1d of (feature_size + 1) channels.
         bound = 1 / math.sqrt((feature_size + 1) * config.kernel)
         self.hidden_weight = nn.Parameter(uniform(bound, math.prod(self.shape), feature_size))
         self.cue_weight = nn.Parameter(uniform(bound, *self.shape))
-        self.bias = nn.Parameter(uniform(bound, config.n_operators, n_heads))
+        self.bias = nn.Parameter(uniform(bound, len(config.operators), n_heads))
         self.film = nn.Linear(config.d_o, 2 * n_heads)  # scale and shift
-        first = torch.full((config.n_operators,), config.threshold)
+        first = torch.full((len(config.operators),), config.threshold)
         self.threshold = nn.Parameter(first.logit() if config.bounded_scope else first)
 
     def forward(
         self, hidden: Tensor, cue: Tensor, mask: Tensor, operators: Tensor, scopable: Tensor
-    ) -> Scope:
-        """Predict which tokens are in scope.
+    ) -> tuple[Tensor, Tensor]:
+        """Predict which tokens are in scope: logits and result, as in :class:`LayerBias`.
 
         Args:
             hidden: Input of the layer's self-attention. Shape ``(batch, tokens, features)``.
@@ -81,7 +73,7 @@ class ScopePredictor(nn.Module):
             logits = logits / self.config.scope_temperature - threshold[:, None]
             threshold = torch.sigmoid(threshold)
         margin = probability - threshold[:, None]
-        return Scope(logits, straight_through(margin > 0, margin) * scopable[..., None, None])
+        return logits, straight_through(margin > 0, margin) * scopable[..., None, None]
 
     def conv(self, hidden: Tensor, cue: Tensor, mask: Tensor) -> Tensor:
         """Convolve ``[H; p]`` without the bias. Shape ``(batch, tokens, operators, heads)``."""
@@ -205,7 +197,7 @@ class BiasPredictor(nn.Module):
 
     def __init__(self, config: BoolAttnConfig, feature_size: int, n_heads: int) -> None:
         super().__init__()
-        n_operators = config.n_operators
+        n_operators = len(config.operators)
         n_inner = config.rank or feature_size // 2
         self.inner = nn.Linear(feature_size, n_operators * n_inner) if not config.rank else None
         bound = 1 / math.sqrt(feature_size + 1)
@@ -257,9 +249,10 @@ class CueState:
 
 @dataclass(frozen=True)
 class LayerBias(AttentionBias):
-    """One layer's scopes, and its bias as factors."""
+    """One layer's scopes, ``(batch, tokens, operators, heads)``, and its bias as factors."""
 
-    scope: Scope
+    logits: Tensor  # without noise; less a bounded threshold's, so that above 0 is in scope
+    inside: Tensor  # 1 in scope, 0 outside or where none can be, with straight-through gradients
     factors: Factors
 
     def attention_before(self, attention: Tensor) -> Tensor:
@@ -286,7 +279,7 @@ class BoolAttnLayer(nn.Module):
         self.reduce = nn.Linear(hidden_size, config.rank) if config.rank else nn.Identity()
         self.scope = ScopePredictor(config, n_features, n_heads)
         self.bias = BiasPredictor(config, n_features, n_heads)
-        factor = nn.Parameter(torch.zeros(config.n_operators, n_heads))
+        factor = nn.Parameter(torch.zeros(len(config.operators), n_heads))
         self.register_parameter("factor", factor if config.use_factor else None)
 
     def forward(self, hidden: Tensor, cues: CueState, operators: Tensor) -> LayerBias:
@@ -302,7 +295,7 @@ class BoolAttnLayer(nn.Module):
         hidden = self.reduce(hidden)
         cue = cues.cue.transpose(1, 2).to(hidden.dtype)
         mask, scopable = (part.to(hidden.dtype) for part in (cues.mask, cues.scopable))
-        scope = self.scope(hidden, cue, mask, operators, scopable)
+        logits, inside = self.scope(hidden, cue, mask, operators, scopable)
         position = position_weight(self.config, cues.cue, self.bias.sigma)
         strength = self.bias(hidden, position, operators)
         if self.config.fixed_bias is not None:
@@ -311,6 +304,6 @@ class BoolAttnLayer(nn.Module):
         if self.factor is not None:
             strength = strength * self.factor
         weight = strength * cues.gate.open[:, None, :, None]
-        weight = scope.inside * weight.to(scope.inside.dtype)
-        factors = bias_factors(scope.inside, weight, self.head_size, is_paper=self.config.is_paper)
-        return LayerBias(scope, factors)
+        weight = inside * weight.to(inside.dtype)
+        factors = bias_factors(inside, weight, self.head_size, is_paper=self.config.is_paper)
+        return LayerBias(logits, inside, factors)

@@ -126,7 +126,7 @@ def _measure(
         details={**details, "way": system.way},
     )
     run = out / f"{_file_stem(results)}.run.gz"
-    write_run(run, ranking, judgements.ids, benchmark.ids, system=results.system)
+    write_run(run, ranking, judgements.ids, list(benchmark.rows), system=results.system)
     return results
 
 

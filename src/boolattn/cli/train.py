@@ -201,9 +201,11 @@ def _start(text: str) -> tuple[str, Path]:
 
 def _run(verb: str, preset: str, changes: tuple[str, ...], **options: Any) -> None:
     quiet_libraries(log_format="%(message)s")
-    from boolattn.training.launch import Launch, run_command
+    from boolattn.training import launch
+    from boolattn.training.settings import load_preset
 
-    command = shlex.join(["boolattn", *sys.argv[1:]])
-    result = run_command(verb, preset, changes, Launch(**options, command=command))
+    run = launch.pretrain if verb == "pretrain" else launch.train
+    where = launch.Launch(**options, command=shlex.join(["boolattn", *sys.argv[1:]]))
+    metrics = run(load_preset(preset, changes, first=verb), where)
     if os.environ.get("RANK", "0") == "0":  # the first process of several
-        print_json(result, indent=2)
+        print_json({"model": str(where.out / "model"), **metrics}, indent=2)

@@ -19,7 +19,6 @@ from boolattn.settings import checked
 
 #: The passage collections.
 COLLECTIONS = ("MSMARCO", "NaturalQuestions")
-REPOSITORY = "ustc-zhangzm/BoolQuestions"
 _QUESTION = {"question": str, "question_type": str, "positive_ctxs": list, "negative_ctxs": list}
 
 
@@ -85,7 +84,7 @@ def _rows(
     if (collection := config.removesuffix("-corpus")) not in COLLECTIONS:
         raise ConfigError(f"BoolQuestions has no {collection!r}; it has {', '.join(COLLECTIONS)}")
     home, seen = folder / config, set[str]()
-    remedy = f"put {split}*.parquet of {config} of the hub's {REPOSITORY} there"
+    remedy = f"put {split}*.parquet of {config} of the hub's ustc-zhangzm/BoolQuestions there"
     paths = sorted(home.glob(f"{split}*.parquet"))
     for path in paths or [find_file(home, f"{split}.jsonl", remedy=remedy)]:
         for number, row in read_parquet(path) if paths else read_jsonl(path):

@@ -8,7 +8,6 @@ things, ``kinds.jsonl`` with the documents of each kind.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from boolattn.data.beir import read_beir, read_pairs
 from boolattn.data.boolquestions import load_boolquestions
 from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.records import Dataset, Document, Query, read_documents, read_query
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError
 from boolattn.files import cache_folder, checkout_module, package_table
-from boolattn.jsonl import check_fields, find_file, read_jsonl
+from boolattn.jsonl import check_fields, find_file, parse_object, read_jsonl
 from boolattn.settings import check_types, checked
 
 if TYPE_CHECKING:
@@ -88,22 +87,13 @@ def load_domains(folder: Path, only: Sequence[str] = (), training: bool = False)
 
 
 def _read_manifest(folder: Path, name: str, fields: Mapping[str, type]) -> dict[str, Any]:
-    path = folder / "manifest.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise MissingDataError(
-            f"no {name} benchmark in {folder}; build it with: boolattn data build {name}"
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON ({error}); build the benchmark again") from error
-    written = values.get("format") if isinstance(values, dict) else None
-    if written != FORMATS[name]:
-        raise DataError(
-            f"{path} is in format {written!r}, this reads {FORMATS[name]!r}; build it again"
-        )
+    remedy = f"build it with: boolattn data build {name}"
+    path = find_file(folder, "manifest.json", remedy=remedy)
+    values: dict[str, Any] = parse_object(path.read_bytes(), str(path))
+    if (written := values.get("format")) != FORMATS[name]:
+        raise DataError(f"{path} is in format {written!r}, not {FORMATS[name]!r}; {remedy}")
     check_fields(values, fields, path, 1)
-    return dict(values)
+    return values
 
 
 def _queries(folder: Path, split: str, members: Members, exposure: str = "") -> Iterator[Query]:

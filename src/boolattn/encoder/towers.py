@@ -12,7 +12,6 @@ import copy
 import json
 import shutil
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, cast
@@ -82,9 +81,8 @@ def build_towers(
         tokenizer = cast("PreTrainedTokenizerBase", from_pretrained(AutoTokenizer, source))
     model = encoder if isinstance(encoder, PreTrainedModel) else _load(encoder)
     limit = model.config.max_position_embeddings
-    for length in (towers.query_length, towers.document_length):
-        if length > limit:
-            raise ConfigError(f"the encoder takes at most {limit} tokens; got a length of {length}")
+    if (length := max(towers.query_length, towers.document_length)) > limit:
+        raise ConfigError(f"the encoder takes at most {limit} tokens; got a length of {length}")
     has_plugin = hasattr(model.base_model, NAME)
     query_model = model if has_plugin else _bare(model)
     if has_plugin or config is not None:
@@ -279,5 +277,5 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     table = "\n".join(f"| {key} | {cell} |" for key, cell in cells.items())
     command = f"\nTrained with\n\n```sh\n{card.command}\n```\n" if card.command else ""
     values = {"name": name, "licence": card.licence, "table": table, "command": command}
-    template = files("boolattn.encoder").joinpath("card.md").read_text("utf-8")
+    template = Path(__file__).with_name("card.md").read_text("utf-8")
     return Template(template).substitute(values)

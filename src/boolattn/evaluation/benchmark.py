@@ -55,6 +55,17 @@ class QueryInfo:
     wording: str = ""  # ``seen`` or ``unseen`` in training
     kind: str = ""  # one of :data:`KINDS`
 
+    @classmethod
+    def of(cls, query: Query) -> QueryInfo:
+        """Return what is stored of a query."""
+        operators = tuple(operator.value for operator in query.operators)
+        # In built benchmarks the name of a wording begins with "seen:" or "unseen:".
+        exposure, mark, _ = query.wording.partition(":")
+        exposure = exposure if mark and exposure in ("seen", "unseen") else ""
+        kind = "NOT" if "not" in operators else "AND/OR" if operators else "plain"
+        kind = _ITEMS.get(query.wording.rpartition(":")[2].partition("/")[0], kind)
+        return cls(query.id, query.template, operators, query.domain, exposure, kind)
+
     def groups(self, grouping: str) -> tuple[str, ...]:
         """Return the groups of the query; with two operators it belongs to both."""
         if grouping == "operator":
@@ -114,20 +125,6 @@ class Judgements:
         """Names of each query's operators."""
         return tuple(tuple(op.value for op in query.operators) for query in self.queries)
 
-    @cached_property
-    def infos(self) -> tuple[QueryInfo, ...]:
-        """What results store of the queries."""
-        return tuple(map(_info, self.queries, self.operators))
-
-
-def _info(query: Query, operators: tuple[str, ...]) -> QueryInfo:
-    # In built benchmarks the name of a wording begins with "seen:" or "unseen:".
-    exposure, mark, _ = query.wording.partition(":")
-    exposure = exposure if mark and exposure in ("seen", "unseen") else ""
-    kind = "NOT" if "not" in operators else "AND/OR" if operators else "plain"
-    kind = _ITEMS.get(query.wording.rpartition(":")[2].partition("/")[0], kind)
-    return QueryInfo(query.id, query.template, operators, query.domain, exposure, kind)
-
 
 #: Default splits: the first of these rows that the data set has.
 DEFAULT_SPLITS = (("test", "unseen"), ("eval",), ("val", "generated_val"), ("validation",))
@@ -135,7 +132,7 @@ DEFAULT_SPLITS = (("test", "unseen"), ("eval",), ("val", "generated_val"), ("val
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
-    """Documents to rank by row, their rows by id, and judgements by split."""
+    """Documents to rank by row, their rows by id (in order), and judgements by split."""
 
     name: str
     documents: Sequence[Document]
@@ -146,11 +143,6 @@ class Benchmark:
     def texts(self) -> list[str]:
         """Texts of the documents, by row."""
         return [document.text for document in self.documents]
-
-    @property
-    def ids(self) -> list[str]:
-        """Ids of the documents, by row."""
-        return [document.id for document in self.documents]
 
 
 @checked

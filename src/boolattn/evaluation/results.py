@@ -147,8 +147,8 @@ class Results:
 
 def results_of(judgements: Judgements, values: Mapping[str, Floats], **about: Any) -> Results:
     """Make results of measured values; ``about`` are the other attributes."""
-    about |= {"n_documents": judgements.n_documents, "queries": judgements.infos}
-    return Results(values=values, **about)
+    queries = tuple(map(QueryInfo.of, judgements.queries))
+    return Results(values=values, n_documents=judgements.n_documents, queries=queries, **about)
 
 
 def joined(domains: Sequence[Results]) -> Results:

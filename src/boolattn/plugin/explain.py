@@ -92,8 +92,7 @@ def explain(
     """
     plugin = plugin_of(model)
     model = cast("PreTrainedModel", model.base_model)  # without head or Bool-BERT
-    device = next(model.parameters()).device
-    inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(device))
+    inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(model.device))
     options: dict[str, Any] = {} if operators is None else {"operators": [list(operators)]}
     if family_of(model) in WITHOUT_INTERFACE:
         options["output_attentions"] = True
@@ -125,7 +124,7 @@ def _by_layer(record: Record, shape: tuple[int, int, int]) -> dict[str, Array]:
     scope, bias = np.zeros((2, *shape), np.float32)
     change = np.zeros_like(scope[:, 0])
     for index, layer in record.biases.items():
-        scope[index] = _array(layer.scope.inside[0].mean(-1).T)
+        scope[index] = _array(layer.inside[0].mean(-1).T)
         # (heads, tokens, columns); the columns after the operators are padding.
         by_key = (layer.factors.query * layer.factors.key)[0, ..., : shape[1]]
         bias[index] = _array(layer.factors.scale * by_key.mean(0).T)

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from boolattn.encoder.torch_encoder import encode_documents
 from boolattn.encoder.towers import load_towers
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
-from boolattn.evaluation.benchmark import Judgements
+from boolattn.evaluation.benchmark import Judgements, prepare
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.ranking import Ranking, write_run
 from boolattn.evaluation.results import results_of
@@ -210,11 +210,8 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
     """Train, rank, measure, write the run file; return the main results in words."""
     start, seconds = time.perf_counter(), dict[str, float]()
     system, preset, corpus = run.system, run.preset, run.corpus
-    judged = {
-        split: Judgements.of(corpus.split(split), corpus.rows)
-        for split in run.dataset.splits
-        if corpus.dataset.splits.get(split)
-    }
+    splits = [split for split in run.dataset.splits if corpus.dataset.splits.get(split)]
+    judged = prepare(corpus.dataset, splits).splits
     details: dict[str, Any] = {"seconds": seconds, "inputs": run.fingerprints()}
     if system.kind == "bm25":
         ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
@@ -279,9 +276,8 @@ def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> Sentence
     rankings = _bm25(run.corpus, preset, paths.work) if preset.train.n_bm25 else None
     options: Any = {"resume": is_begun, "command": paths.command}
     where = launch.Launch(out=home, pretrained=source, rankings=rankings, **options)
-    result = launch.train(preset, where, run.corpus)
-    details["training"] = {"steps": result.n_steps, **result.metrics}
-    return load_towers(result.model, device=str(processes().device))
+    details["training"] = launch.train(preset, where, run.corpus)
+    return load_towers(home / "model", device=str(processes().device))
 
 
 def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:

@@ -85,9 +85,8 @@ class PlannedRun:
     @property
     def corpus(self) -> Corpus:
         """Its data with the encoder's tokens."""
-        model = self.preset.model
-        name = self.preset.data.name
-        return open_corpus(model.encoder, model.document_length, name, self._options)
+        model, data = self.preset.model, self.preset.data
+        return open_corpus(model.encoder, model.document_length, data.name, self._options)
 
     @property
     def _options(self) -> DataOptions:

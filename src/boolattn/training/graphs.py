@@ -166,8 +166,7 @@ class Weights:
             name: nn.Parameter(value.detach(), value.requires_grad)
             for name, value in self.parameters.items()
         }
-        self.wanted = [name for name, value in self.parameters.items() if value.requires_grad]
-        self.trained = [self.parameters[name] for name in self.wanted]
+        self.trained = [value for value in self.parameters.values() if value.requires_grad]
 
     def call(self, features: Features) -> Tensor:
         """Encode a batch with the aliases in the place of the parameters."""
@@ -185,7 +184,7 @@ class Weights:
 
     def gradients(self, vectors: Tensor, upstream: Tensor) -> tuple[Tensor | None, ...]:
         """Run backward from a call; None for a parameter that was not used."""
-        leaves = [self.aliases[name] for name in self.wanted]
+        leaves = [alias for alias in self.aliases.values() if alias.requires_grad]
         return torch.autograd.grad(vectors, leaves, upstream, allow_unused=True)
 
     def are_current(self) -> bool:
@@ -281,8 +280,5 @@ def padded(features: Features, n_tokens: int, pad: int) -> Features:
 
 def fill(target: Tensor, value: Tensor, padding: int) -> None:
     """Overwrite an earlier batch, which may be of longer texts."""
-    if target.shape == value.shape:
-        target.copy_(value, non_blocking=True)
-        return
-    target.fill_(padding)
+    target[..., value.shape[-1] :] = padding
     target[..., : value.shape[-1]].copy_(value, non_blocking=True)

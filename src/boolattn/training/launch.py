@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel
 
 from boolattn.data.catalog import DataOptions, open_dataset
+from boolattn.data.sentences import Mixture, generate
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.towers import (
     TowerConfig,
@@ -23,21 +23,22 @@ from boolattn.encoder.towers import (
     settings_of,
 )
 from boolattn.encoders.models import torch_source
-from boolattn.errors import ConfigError
+from boolattn.errors import ConfigError, MissingDataError
 from boolattn.evaluation.ranking import read_run
 from boolattn.files import text_hash
 from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import attach, save
 from boolattn.training.batches.sampling import Sampler, Steps, make_examples
-from boolattn.training.batches.tokens import PretrainingSet, ScopeSentences, Tokens
+from boolattn.training.batches.tokens import LabelledSentences, PretrainingSet, Tokens
 from boolattn.training.loop import RunFolder, data_hashes, processes
 from boolattn.training.pretrain import Pretrainer
-from boolattn.training.retrieval import Corpus, Result, RetrievalTraining, require_gpu
-from boolattn.training.settings import Preset, TrainSettings, load_preset
+from boolattn.training.retrieval import Corpus, RetrievalTraining, require_gpu
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
+
+    from boolattn.training.settings import Preset, TrainSettings
 
 
 logger = logging.getLogger(__name__)
@@ -55,15 +56,6 @@ class Launch:
     rankings: Path | None = None  # A ranking of the training queries: a TREC run
     resume: bool = False  # Continue a run that was interrupted
     command: str = ""  # As typed, for ``run.json`` and the model card
-
-
-def run_command(verb: str, preset: str, changes: Sequence[str], launch: Launch) -> dict[str, Any]:
-    """Run "pretrain" or "train" with a preset; return what is printed."""
-    settings = load_preset(preset, changes, first=verb)
-    if verb == "pretrain":
-        return {"model": str(launch.out / "model"), **pretrain(settings, launch)}
-    result = train(settings, launch)
-    return {"model": str(result.model), "steps": result.n_steps, **result.metrics}
 
 
 def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
@@ -86,8 +78,8 @@ def pretrain(preset: Preset, launch: Launch) -> dict[str, float]:
     return metrics
 
 
-def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Result:
-    """Train two towers; ``corpus`` is an open data set."""
+def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[str, float]:
+    """Train two towers; ``corpus`` is an open data set. Return steps, last loss, best metrics."""
     require_gpu(preset)
     torch.manual_seed(preset.train.seed)
     data = preset.data
@@ -110,9 +102,9 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> Resul
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings)
     validate = corpus.validator(preset) if preset.data.validation else None
-    result = RetrievalTraining(preset, towers, steps, run, validate).train()
+    metrics = RetrievalTraining(preset, towers, steps, run, validate).train()
     state.destroy_process_group()
-    return result
+    return metrics
 
 
 def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> Steps:
@@ -128,11 +120,17 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     if settings.one_domain:
         domains = [str(doc.metadata.get("domain", "")) for doc in corpus.dataset.documents]
     sampler = Sampler(examples, len(corpus.documents), settings, domains)
-    is_scoped = preset.model.use_plugin and settings.scope_weight
     texts = [example.query.text for example in sampler.examples]
     tokens = Tokens(corpus.tokenizer, texts, preset.model.query_length)
     steps = Steps(sampler, tokens, corpus.documents, operators=preset.label_operators)
-    steps.scoped = ScopeSentences(preset, corpus.tokenizer) if is_scoped else None
+    if preset.model.use_plugin and settings.scope_weight:
+        mixture = Mixture(varied=preset.pretrain.varied_share)
+        try:
+            every = generate(preset.pretrain.n_sentences, settings.seed, mixture)
+        except MissingDataError as error:
+            raise ConfigError(f"{error}; or train without: train.scope_weight=0") from error
+        used = [sentence for sentence in every if sentence.operators]
+        steps.scoped = LabelledSentences(used, corpus.tokenizer)
     steps.chunk = settings.chunk or Steps.chunk
     # A short run uses few of the documents; a long one nearly all.
     if len(steps) * settings.batch_size * (1 + settings.n_negatives) > len(corpus.documents):

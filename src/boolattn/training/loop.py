@@ -31,6 +31,7 @@ from transformers import get_linear_schedule_with_warmup
 from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, text_hash, write_text
+from boolattn.jsonl import parse_object
 
 if TYPE_CHECKING:
     from boolattn.data.records import Dataset
@@ -191,12 +192,8 @@ class RunFolder:
             return
         if not self.resume:
             raise ConfigError(f"{self.folder} holds a run already; --resume it, or name another")
-        try:
-            saved = json.loads(path.read_text("utf-8"))
-            wrong = [*differences(run, {name: saved.get(name) for name in run})]
-        except (OSError, ValueError, AttributeError) as error:
-            raise DataError(f"{path} is damaged: {error}") from error
-        if wrong:
+        saved = parse_object(path.read_bytes(), str(path))
+        if wrong := [*differences(run, {name: saved.get(name) for name in run})]:
             remedy = "resume with the same, or name another folder"
             raise ConfigError(f"{self.folder} is a run with {wrong[0]}; {remedy}")
 
@@ -253,13 +250,10 @@ class RunFolder:
             raise DataError(f"{path} is damaged ({error}); remove it to begin again") from error
         saved, weights = _under(tensors, _MODEL), _weights(model)
         here, there = ({n: tuple(t.shape) for n, t in part.items()} for part in (weights, saved))
-        for name in sorted(here.keys() | there.keys()):
-            if here.get(name) != there.get(name):
-                raise ConfigError(
-                    f"{path} is of another model: {name} is {there.get(name)} there and "
-                    f"{here.get(name)} here"
-                )
-            weights[name].copy_(saved[name])
+        if wrong := [*differences(here, there)]:
+            raise ConfigError(f"{path} is of another model: the shape of {wrong[0]}")
+        for name, weight in weights.items():
+            weight.copy_(saved[name])
         moments: dict[int, dict[str, Any]] = {}
         for name, tensor in _under(tensors, _OPTIMIZER).items():
             index, _, kind = name.partition(".")

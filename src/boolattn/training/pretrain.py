@@ -102,7 +102,7 @@ class Pretrainer:
             cue += token_counts(is_cue, part.cues, part.mask[:, None])
             used = part.mask[:, None] * part.operators[..., None]
             for layer in record.biases.values():
-                for head in layer.scope.inside.unbind(-1):
+                for head in layer.inside.unbind(-1):
                     scope += token_counts(head.transpose(1, 2), part.scopes, used)
             if self.plugin.config.gate != "label":
                 gate = self._forward(part, by_label=False)[0].cue_states[-1].gate
@@ -111,9 +111,7 @@ class Pretrainer:
         result = {"cue_f1": f1(cue.sum(1)), "scope_f1": f1(scope.sum(1))}
         if is_right:
             result["gate_accuracy"] = torch.cat(is_right).double().mean().item()
-        for index, operator in enumerate(OPERATORS):
-            result[f"cue_f1_{operator}"] = f1(cue[:, index])
-        return result
+        return result | {f"cue_f1_{name}": f1(cue[:, at]) for at, name in enumerate(OPERATORS)}
 
     def _batches(
         self, data: PretrainingSet, per_epoch: int, n_steps: int
@@ -148,7 +146,7 @@ class Pretrainer:
             loss = gate_loss(gate.logits, part.operators, temperature=temperature)
             losses["gate"] = settings.gate_weight * loss
         if record.biases and settings.scope_weight:
-            logits = [layer.scope.logits for layer in record.biases.values()]
+            logits = [layer.logits for layer in record.biases.values()]
             loss = scope_loss(logits, part.scopes, part.operators, part.mask)
             losses["scope"] = settings.scope_weight * loss
         if triplets is not None:

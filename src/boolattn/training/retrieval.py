@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_all_start_methods
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -132,14 +131,6 @@ _PREFETCHED = 8
 BEST_BY = "eval_r_precision"
 
 
-class Result(NamedTuple):
-    """The folder of a trained model, its steps, its last loss, and its best metrics."""
-
-    model: Path
-    n_steps: int
-    metrics: dict[str, float]
-
-
 @dataclass(eq=False)
 class RetrievalTraining:
     """One training."""
@@ -169,8 +160,11 @@ class RetrievalTraining:
             # A batch without a cue leaves the experts without a gradient.
             self.model = DistributedDataParallel(self.model, find_unused_parameters=True)
 
-    def train(self) -> Result:
-        """Train, a resumed run from its last checkpoint on, and save the towers."""
+    def train(self) -> dict[str, float]:
+        """Train, a resumed run from its last checkpoint on, and save the towers.
+
+        Returns the number of steps, the last loss and the best metrics.
+        """
         settings, n_steps = self.preset.train, len(self.steps)
         groups = parameter_groups(self.model, settings, settings.plugin_learning_rate)
         log_every = max(1, min(10, n_steps // 10))
@@ -188,7 +182,7 @@ class RetrievalTraining:
             self.save()
         self.run.finish(metrics)
         self.processes.wait_for_everyone()
-        return Result(self.run.model, n_steps, metrics)
+        return {"steps": n_steps, **metrics}
 
     def losses(self, batch: Features) -> dict[str, Tensor]:
         """Compute the loss of this process's queries over every process's documents."""

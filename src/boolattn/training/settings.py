@@ -6,7 +6,6 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
@@ -15,7 +14,7 @@ from boolattn.encoder.towers import TowerConfig
 from boolattn.errors import ConfigError
 from boolattn.settings import Checked, build, limited
 
-_PRESETS = files("boolattn.training").joinpath("presets")
+_PRESETS = Path(__file__).with_name("presets")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +145,7 @@ _TYPES = {
 
 def preset_names() -> list[str]:
     """Return the presets that come with the package."""
-    return sorted(item.name[:-5] for item in _PRESETS.iterdir() if item.name.endswith(".toml"))
+    return sorted(path.stem for path in _PRESETS.glob("*.toml"))
 
 
 def read_preset(name: str) -> dict[str, Any]:
@@ -154,7 +153,7 @@ def read_preset(name: str) -> dict[str, Any]:
     is_file = name.endswith(".toml")
     if not is_file and name not in preset_names():
         raise ConfigError(f"no preset {name!r}; there are {', '.join(preset_names())}")
-    path = Path(name) if is_file else _PRESETS.joinpath(f"{name}.toml")
+    path = Path(name) if is_file else _PRESETS / f"{name}.toml"
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:

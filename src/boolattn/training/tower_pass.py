@@ -74,7 +74,7 @@ def encode(towers: SentenceTransformer, features: Features, task: str, slot: int
         inputs = {name: value for name, value in features.items() if name != "scopes"}
         with recording() as record:
             query_encoder(towers)(**inputs)
-        logits = [layer.scope.logits for layer in record.biases.values()]
+        logits = [layer.logits for layer in record.biases.values()]
         used, mask = features["operators"], features["attention_mask"]
         return scope_loss(logits, features["scopes"], used, mask)
     if "starts" in features:

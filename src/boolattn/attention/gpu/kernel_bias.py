@@ -119,7 +119,7 @@ class KernelWeights(NamedTuple):
             (n_texts, n_tiles, precisions.numel()),
             (cue, precisions, near),
             (n_tokens,),
-            (n, True, config.window, _TILE, block),
+            (n, config.window, _TILE, block),
         )
         return KernelCues(mask, cue, allowed, dict(zip(layers, near.unbind(), strict=True)), layers)
 
@@ -141,7 +141,7 @@ class KernelLayer:
         self.n_operators, self.n_heads, self.head_size = n, n_heads, head_size
         n_lanes = max(16, next_power_of_2(n_inner))
         self.sizes = (
-            *(n, n_heads, len(weight), n_kernel, n_inner, min(64, n_lanes), True),
+            *(n, n_heads, len(weight), n_kernel, n_inner, min(64, n_lanes)),
             *(head_size, max(16, next_power_of_2(head_size))),
         )
         self.is_split = n_inner > _FEW_INNER
@@ -191,10 +191,8 @@ class KernelBias(AttentionBias):
         if mask is not None:
             if mask.dtype != torch.bool or mask.shape[1] != 1:
                 return None
-            steps = [
-                0 if n == 1 else step for n, step in zip(mask.shape, mask.stride(), strict=True)
-            ]
-            pairs, strides = mask, (steps[0], steps[2], steps[3])
+            pairs = mask.expand(n_texts, 1, n_tokens, n_tokens)
+            strides = (pairs.stride(0), pairs.stride(2), pairs.stride(3))
         if query.stride() != key.stride() or query.stride(-1) != 1:
             query, key = query.contiguous(), key.contiguous()
         if value.stride(-1) != 1:

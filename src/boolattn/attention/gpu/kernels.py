@@ -61,8 +61,7 @@ def cue_kernel(
 def near_kernel(
     cue, precisions, out,
     n_tokens,
-    N_OPERATORS: tl.constexpr, HAS_NOT: tl.constexpr, WINDOW: tl.constexpr,
-    TILE: tl.constexpr, BLOCK: tl.constexpr,
+    N_OPERATORS: tl.constexpr, WINDOW: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write all layers' position weights, ``(layers, batch, operators, tokens)``.
 
@@ -75,7 +74,7 @@ def near_kernel(
     precision = tl.load(precisions + expert)
     cue += (text * N_OPERATORS + e) * n_tokens
     near = tl.zeros_like(rows).to(tl.float32)
-    if e == (N_OPERATORS - 1 if HAS_NOT else -1):
+    if e == N_OPERATORS - 1:  # NOT
         reach = tl.minimum(n_tokens - 1, (tl.sqrt(104.0 / precision) + 1).to(tl.int32))
         for back in range(0, reach + 1):
             at = rows - back
@@ -176,39 +175,20 @@ def scope_kernel(
 
 
 @triton.jit
-def _of_head(
-    out, cue, allowed, mask, near, constants, text, e, rows, head, n_tokens,
-    N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
-    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr, IS_SPLIT: tl.constexpr,
-):  # fmt: skip
-    """Return one head's scope and strength of one operator; ``out`` can be the other kernel's."""
-    if IS_SPLIT:
-        offset = ((text * N_OPERATORS + e) * N_HEADS + head) * n_tokens + rows
-        weight = tl.load(out + offset, rows < n_tokens, -3e38)
-        inside = (weight > -1e38).to(tl.float32)
-        weight = tl.where(inside > 0, weight, 0)
-    else:
-        lane = tl.arange(0, 16)  # the fewest columns of a product
-        both = _expert(
-            out, cue, allowed, mask, near, constants, text, e, rows, head + lane, lane < 1,
-            n_tokens, N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
-        )  # fmt: skip
-        inside, weight = tl.sum(both[0], 1), tl.sum(both[1], 1)
-    return inside, weight
-
-
-@triton.jit
 def attention_kernel(
     out, cue, allowed, mask, near, constants, query, key, value, pairs, result,
     n_tokens, text_stride, head_stride, row_stride,
     value_text_stride, value_head_stride, value_row_stride,
     pair_text_stride, pair_row_stride, pair_column_stride,
     N_OPERATORS: tl.constexpr, N_HEADS: tl.constexpr, WIDTH: tl.constexpr,
-    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr, HAS_NOT: tl.constexpr,
+    N_KERNEL: tl.constexpr, N_INNER: tl.constexpr, INNER: tl.constexpr,
     HEAD_SIZE: tl.constexpr, DIM: tl.constexpr, TILE: tl.constexpr,
     IS_SPLIT: tl.constexpr, HAS_PAIRS: tl.constexpr,
 ):  # fmt: skip
-    """Attention of one head of a short text; a program holds all its pairs of tokens."""
+    """Attention of one head of a short text; a program holds all its pairs of tokens.
+
+    Where the kernel is split, ``out`` is the result of ``scope_kernel``.
+    """
     text, head = tl.program_id(0), tl.program_id(1)
     rows, columns = tl.arange(0, TILE), tl.arange(0, DIM)
     is_row = rows < n_tokens
@@ -218,11 +198,19 @@ def attention_kernel(
     q, k = tl.load(query + offset, where, 0), tl.load(key + offset, where, 0)
     score = tl.dot(q, tl.trans(k), input_precision="ieee") * (HEAD_SIZE**-0.5)
     for e in tl.static_range(N_OPERATORS):
-        inside, weight = _of_head(
-            out, cue, allowed, mask, near, constants, text, e, rows, head, n_tokens,
-            N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER, IS_SPLIT,
-        )  # fmt: skip
-        if HAS_NOT and e == N_OPERATORS - 1:
+        if IS_SPLIT:
+            at = ((text * N_OPERATORS + e) * N_HEADS + head) * n_tokens + rows
+            weight = tl.load(out + at, is_row, -3e38)
+            inside = (weight > -1e38).to(tl.float32)
+            weight = tl.where(inside > 0, weight, 0)
+        else:
+            lane = tl.arange(0, 16)  # the fewest columns of a product
+            scopes, strengths = _expert(
+                out, cue, allowed, mask, near, constants, text, e, rows, head + lane, lane < 1,
+                n_tokens, N_OPERATORS, N_HEADS, WIDTH, N_KERNEL, N_INNER, INNER,
+            )  # fmt: skip
+            inside, weight = tl.sum(scopes, 1), tl.sum(strengths, 1)
+        if e == N_OPERATORS - 1:  # NOT
             score -= weight[None]
         else:
             score += inside[:, None] * weight[None]

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import Dataset
 
 from boolattn.errors import DataError
-from boolattn.training.batches.tokens import Features, ScopeSentences, Tokens
+from boolattn.training.batches.tokens import Features, LabelledSentences, Tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from boolattn.training.settings import TrainSettings
 
 #: Purposes of random generators, so that no two share draws.
-_ORDER, _DRAW, _FIXED = 0, 1, 2
+_ORDER, _DRAW, _FIXED, _SCOPES = 0, 1, 2, 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class Steps(Dataset[Features]):
     _: KW_ONLY
     chunk: int = 64  # Documents encoded at once, padded; 0: all, without padding
     operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
-    scoped: ScopeSentences | None = None  # Sentences whose scopes are supervised
+    scoped: LabelledSentences | None = None  # Sentences whose scopes are supervised
     process: int = 0
     n_processes: int = 1
 
@@ -212,5 +212,8 @@ class Steps(Dataset[Features]):
         features["targets"] = torch.arange(start, end) * batch.documents.shape[1]
         features["blocked"] = torch.from_numpy(batch.blocked(start, end))
         if self.scoped is not None:
-            features["scoped"] = self.scoped.features(share, step, self.process)
+            rng = np.random.default_rng([self.sampler.settings.seed, _SCOPES, step, self.process])
+            part = self.scoped.batch(rng.integers(len(self.scoped.sentences), size=share).tolist())
+            targets = {"operators": part.operators, "scopes": part.scopes}
+            features["scoped"] = {**part.features, **targets}
         return features

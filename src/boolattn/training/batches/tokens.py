@@ -21,7 +21,7 @@ from boolattn.data.sentences import (
     generate_triplets,
     read_setbert,
 )
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import ConfigError
 from boolattn.query.parsed_query import span_labels
 
 if TYPE_CHECKING:
@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from boolattn.data.sentences import Sentence, Triplet
-    from boolattn.training.settings import Preset, PretrainSettings
+    from boolattn.training.settings import PretrainSettings
 
 Features = dict[str, Any]
 
 _TEXTS_AT_ONCE = 4096
-#: Tokens of a sentence, at most, and the purpose of the random generator that draws sentences.
-_LENGTH, _SCOPES = 128, 13
+_LENGTH = 128  # most tokens of a sentence
 #: Batches without padding are filled up to a multiple of so many tokens, so that few CUDA graphs
 #: serve all, with so many texts, some of them empty.
 MULTIPLE, N_FILLERS = 1024, 4
@@ -197,23 +196,3 @@ class LabelledSentences:
             scopes = [span for s in sentence.scopes if s.operator == name for span in s.spans]
             labels.append([span_labels(s, offsets, sentence.text) for s in (cues, scopes)])
         return torch.tensor(np.array(labels, dtype=np.bool_)).permute(2, 1, 0)
-
-
-class ScopeSentences:
-    """Sentences whose scopes are supervised while retrieval is trained."""
-
-    def __init__(self, preset: Preset, tokenizer: PreTrainedTokenizerBase) -> None:
-        mixture = Mixture(varied=preset.pretrain.varied_share)
-        self.seed = preset.train.seed
-        try:
-            every = generate(preset.pretrain.n_sentences, self.seed, mixture)
-        except MissingDataError as error:
-            raise ConfigError(f"{error}; or train without: train.scope_weight=0") from error
-        used = [sentence for sentence in every if sentence.operators]
-        self.labelled = LabelledSentences(used, tokenizer)
-
-    def features(self, n: int, step: int, process: int) -> Features:
-        """Draw a step's sentences: what the encoder takes, operator labels and scopes."""
-        rng = np.random.default_rng([self.seed, _SCOPES, step, process])
-        part = self.labelled.batch(rng.integers(len(self.labelled.sentences), size=n).tolist())
-        return {**part.features, "operators": part.operators, "scopes": part.scopes}
