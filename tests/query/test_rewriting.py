@@ -258,6 +258,9 @@ def test_one_negation_stays(text):
         "spa hotel (with pool)",
         "laptop - gaming",
         "find sauna, gym",
+        "why not both",
+        "must not fail",
+        "Gone but Not Forgotten",
     ],
 )
 def test_a_word_that_only_looks_like_a_negation_is_none(text):
@@ -283,6 +286,9 @@ def test_a_word_that_only_looks_like_a_negation_is_none(text):
         ("flat, must not be furnished", "flat NOT furnished"),
         ("used books not novels", "used books NOT novels"),
         ("berlin !hostel", "berlin NOT hostel"),
+        ("performance but not memory", "performance NOT memory"),
+        ("crash except printing", "crash NOT printing"),
+        ("crash not open", "crash NOT open"),
         ("with pool, no pets", "with pool NOT pets"),
         ("no sales, no marketing,", "everything NOT sales NOT marketing"),
         ("all days bar Monday", "days NOT Monday"),

@@ -104,3 +104,20 @@ def test_of_an_exclusion_alone_the_values_count(query, expected):
 def test_no_pool_in_berlin_leaves_out_no_place():
     result = Searcher.from_texts(HOTELS).search("no pool in berlin", 9)
     assert [document.id for document in result.left_out] == ["lake"]
+
+
+@pytest.mark.parametrize(
+    ("query", "notes"),
+    [
+        ("white under 15", ["'under 15' fits alcohol and price, so it is text; name one of them"]),
+        (
+            "white, price under 15",
+            ["'price under 15' was read as price<15; between quotes it is text"],
+        ),
+        ("top 10 wines", []),
+        ("wines over 25", ["'over 25' was read as price>25; between quotes it is text"]),
+    ],
+)
+def test_a_number_that_two_fields_fit_is_named(query, notes):
+    rows = [{"text": "Wine.", "price": price, "alcohol": price / 2} for price in (8, 20, 30)]
+    assert [*Searcher.from_texts(rows).search(query).notes] == notes

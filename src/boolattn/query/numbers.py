@@ -117,10 +117,14 @@ class NumberPhrase(NamedTuple):
     tree: QueryTree
 
 
-def find_numbers(text: str, ranges: Callable[[], Mapping[str, Range]]) -> list[NumberPhrase]:
+def find_numbers(
+    text: str,
+    ranges: Callable[[], Mapping[str, Range]],
+    unclear: dict[str, list[str]] | None = None,
+) -> list[NumberPhrase]:
     """Find phrases that fit a field; ``ranges`` returns the least and largest value of each.
 
-    What stands between quotes is text.
+    What stands between quotes is text. Phrases that fit several fields alike become ``unclear``.
 
     >>> [phrase] = find_numbers("laptops under 1 kg", lambda: {"price": (9, 99), "weight": (1, 3)})
     >>> phrase.start, phrase.end, phrase.tree
@@ -134,8 +138,11 @@ def find_numbers(text: str, ranges: Callable[[], Mapping[str, Range]]) -> list[N
         for match in form.finditer(text):
             taken = [*quoted, *(phrase[:2] for phrase in phrases)]
             is_taken = any(start < match.end() and match.start() < end for start, end in taken)
-            if not is_taken and (phrase := _read(match, text, ranges())):
+            names = list[str]()
+            if not is_taken and (phrase := _read(match, text, ranges(), names)):
                 phrases.append(phrase)
+            elif names and unclear is not None:
+                unclear[match[0].strip()] = names
     return _with_or(text, sorted(phrases))
 
 
@@ -180,8 +187,13 @@ def _iso(match: re.Match[str]) -> str:
     return date.rjust(len(match[0]))
 
 
-def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> NumberPhrase | None:
-    """Return the phrase of a match, with the words before it; ``None`` where no field fits."""
+def _read(
+    match: re.Match[str], text: str, ranges: Mapping[str, Range], names: list[str]
+) -> NumberPhrase | None:
+    """Return the phrase of a match, with the words before it; ``None`` where no field fits.
+
+    Several fields that a comparison fits are added to ``names``.
+    """
     groups = match.groupdict()
     limits = _limits(groups)
     word, said = (groups.get("unit") or "").lower(), match[0].lower()
@@ -194,9 +206,11 @@ def _read(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> Numbe
         tuple(value if isinstance(value, float) else float(value[:4]) for _, value in limits),
         is_date=any(isinstance(value, str) for _, value in limits),
     )
-    name = phrase.field(ranges)
-    if name is None or not -math.inf < phrase.values[0] <= phrase.values[-1] < math.inf:
+    fields = phrase.fields(ranges)
+    names += fields if len(fields) > 1 and any(map(groups.get, _SIGNS.values())) else []
+    if len(fields) != 1 or not -math.inf < phrase.values[0] <= phrase.values[-1] < math.inf:
         return None
+    [name] = fields
     name_words = words_of(name)
     if (said_name := groups.get("name")) and not share_word({said_name.lower()}, name_words):
         return None
@@ -279,15 +293,14 @@ class _Phrase(NamedTuple):
     values: tuple[float, ...]  # of a date its year
     is_date: bool
 
-    def field(self, ranges: Mapping[str, Range]) -> str | None:
-        """Return the field that fits best; ``None`` where none does, or two do."""
-        scored = sorted((self._fit(name, *known), name) for name, known in ranges.items())
-        scores = [score for score, _ in scored]
+    def fields(self, ranges: Mapping[str, Range]) -> list[str]:
+        """Return the field that fits best, or those that fit alike."""
+        scores = {name: self._fit(name, *known) for name, known in sorted(ranges.items())}
+        best = max(scores.values(), default=0.0)
         # Nothing but the number itself says what it measures: "under 1400".
         says = any(self.words & asked for asked, _ in _FIELDS) or self.words & _TIME_WORDS
-        is_alone = not says and not self.unit and sum(score >= 1 for score in scores) == 1
-        is_enough = scores[-1:] >= [1.0 if is_alone else _LEAST]
-        return scored[-1][1] if is_enough and scores[-2:-1] != scores[-1:] else None
+        least = 1.0 if best < _LEAST and not says and not self.unit else max(best, _LEAST)
+        return [name for name, score in scores.items() if score >= least]
 
     def _fit(self, name: str, least: float, largest: float, has_dates: bool = False) -> float:
         name_words = words_of(name)

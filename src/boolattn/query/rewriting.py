@@ -273,6 +273,10 @@ _FORMS = tuple(
         rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|there|wh\w+|{any_of(WORDS['polite'])})\b|"
         rf".*\b(?:{any_of(WORDS['before_no'])})(?:n['\u2019]?t)?\s+no\b)\s*{_REST}\s+no\s+"
         rf"(?!\d|(?:{any_of(WORDS['no_things'])})\b)(?P<negated>(?:[a-z]+\s)?[a-z]+(?:s|ren))",
+        # "performance but not memory"; names have capitals, and sentences a verb.
+        rf"(?-i:(?!.*[A-Z]))(?!(?:.*\s)?(?:{any_of(WORDS['of_sentences'])})\b)"
+        r"\s*(?P<positive>(?:[a-z][\w-]*\s)?(?!but\s)[a-z][\w-]*)\s+"
+        r"(?:but\s+not|except(?:\s+for)?|excluding|not)\s+(?P<negated>(?:[a-z][\w-]*\s)?[a-z][\w-]*)",
         # "ways to get around without flying"; names of this form have capitals.
         rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
         rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|wh\w+)\b|.*\b(?:and|or)\s+with|\S+\swithout\s(?:an?|the)\b|.*\bborders\b)\s*{_REST}\s+"

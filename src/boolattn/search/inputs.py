@@ -165,7 +165,8 @@ class StoreQueryReader(QueryReader):
         is_plain = not self.uses_syntax(text)
         cues = self._cues(text) if is_plain else {}
         text = _corrected(text, cues)
-        phrases = self._numbers(text) if is_plain else []
+        unclear: dict[str, list[str]] = {}
+        phrases = self._numbers(text, unclear) if is_plain else []
         plan = super().read(without_numbers(text, phrases))
         plan = self.with_conditions(plan, text, phrases) if phrases else plan
         if self.may_be_title(plan) and self.reader.has_title(plan.text):
@@ -176,6 +177,10 @@ class StoreQueryReader(QueryReader):
             f"{text[phrase.start : phrase.end].strip()!r} was read as {unparse(phrase.tree)}; "
             "between quotes it is text"
             for phrase in phrases
+        ]
+        notes += [
+            f"{said!r} fits {' and '.join(names)}, so it is text; name one of them"
+            for said, names in unclear.items()
         ]
         notes = [*_word_note(cues), *notes, *_word_note(words)]
         wording = _corrected(plan.wording, words)
@@ -199,11 +204,11 @@ class StoreQueryReader(QueryReader):
             and distance(word.lower(), cue) == 1
         }
 
-    def _numbers(self, text: str) -> list[NumberPhrase]:
+    def _numbers(self, text: str, unclear: dict[str, list[str]]) -> list[NumberPhrase]:
         """Find numbers in a text that are conditions on the metadata, and what somebody did."""
         phrases = self._done(text)
         remaining = without_numbers(text, phrases)
-        numbers = find_numbers(remaining, lambda: number_ranges(self.reader.fields()))
+        numbers = find_numbers(remaining, lambda: number_ranges(self.reader.fields()), unclear)
         phrases = sorted([*phrases, *numbers])
         return [] if phrases and self.reader.has_title(text) else phrases
 
