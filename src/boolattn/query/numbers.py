@@ -33,6 +33,7 @@ _LOW, _HIGH = _NUMBER.format("low"), _NUMBER.format("high")
 _UNIT = r"(?:\s*(?P<unit>square\s\w+|sq\.?\s\w+|[^\W\d]+2?|[%€£$]))?"
 _CURRENCY = r"(?P<currency>[$€£]\s?)?"
 _SIGNS = {"<": "less", "<=": "at_most", ">": "more", ">=": "at_least"}
+_OF_AGES = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _VERB = rf"(?:(?:{any_of(_TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
@@ -226,6 +227,8 @@ def _read(
         start = before.start()
     before = _BEFORE.search(text, max(0, start - _NEAR), start)
     start, is_negated = (before.start(), bool(before["negation"])) if before else (start, False)
+    if {"older", "newer"} & phrase.words and phrase.values[0] < _FIRST_YEAR:  # of an age
+        limits = [(_OF_AGES[sign], value) for sign, value in limits]
     is_limit = len(limits) == 1 or text[:start].rstrip().endswith("s")  # "no films in 1984"
     if is_limit and _NO_SUCH.match(text, 0, start) and not _WANTED.match(match[0]):
         start, is_negated = 0, True

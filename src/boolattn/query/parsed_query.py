@@ -31,7 +31,9 @@ Span = tuple[int, int]
 Spans = tuple[Span, ...]
 
 #: A word that joins operands and belongs to none.
-_LAST_CUE = re.compile(r"(?<=\w)\s+(?:and|n?or|but)$", re.IGNORECASE)
+_LAST_CUE = re.compile(
+    r"(?<=\w)\s+(?:and|apart from|but|except(?: for)?|not?|n?or|rather|without)$", re.IGNORECASE
+)
 #: Deepest level of a tree.
 MAX_LEVEL = 3
 
@@ -157,6 +159,8 @@ _BAR = (
     r"(?<!all )(?<!and )(?<!thing )(?<!, )bar"
     r"(?! (?:all|an?|any|for|none|ones?|that|the|these|those)\b)"
 )
+#: "Hands-free" is one word, with a letter between.
+_ONE_WORD = re.compile(rf"\b({any_of(WORDS['lexicalised'])})-(?=free\b)", re.IGNORECASE)
 _MISREAD = re.compile(
     rf"(?<![\w-])(?<!both )(?ai:(?:{'|'.join(WORDS['misread'])}){_END}|"
     rf"don['\u2019]t mind|incl|{_BAR})(?![\w-])"
@@ -214,7 +218,7 @@ def unmistakable(text: str) -> str:
             is_negated = re.search(r"\b(?i:all|any|each|every)", clause) is not None
         return match[0] if is_negated else str((WORDS["misread"] | WORDS["misread_too"])[word])
 
-    return _MISREAD.sub(other, text)
+    return _MISREAD.sub(other, _ONE_WORD.sub(r"\1e", text))
 
 
 def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -> ParserOutput:

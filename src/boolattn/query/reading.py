@@ -83,7 +83,33 @@ class QueryReader:
             return self._read_plain(text)
         if self.uses_syntax(text):
             return self._read_explicit(text)
-        return _with_implied(self._read_parsed(text))
+        return self._with_implied(self._read_parsed(text))
+
+    def may_exclude(self, _names: Sequence[str]) -> bool:
+        """Tell whether documents may be of kinds that a word excludes, as "vegan" does."""
+        return True
+
+    def _with_implied(self, plan: Plan) -> Plan:
+        """Add what words such as "vegan" exclude, unless they are negated themselves.
+
+        Of several alternatives each must have such a word: "beef or vegan burgers" excludes none.
+        """
+        signed = list(signed_atoms(plan.tree))
+        pairs = zip(signed, plan.spans, strict=True)
+        denied = [span for (_, sign), spans in pairs if sign < 0 for span in spans]
+        implied: dict[str, Span] = {}
+        for name, span in implied_exclusions(plan.text):
+            if not any(start <= span[0] < end for start, end in denied):
+                implied.setdefault(name, span)
+        if Operator.OR in operators_of(plan.tree):
+            for atom in (atom for atom, sign in signed if sign > 0):
+                names = {name for name, _ in implied_exclusions(atom.words)}
+                implied = {name: span for name, span in implied.items() if name in names}
+        if not implied or plan.fallback == NO_PARSER or not self.may_exclude([*implied]):
+            return plan
+        tree = join_all([plan.tree, *(Not(Atom(name)) for name in implied)])
+        spans = (*plan.spans, *((span,) for span in implied.values()))
+        return replace(plan, tree=tree, parsed=tree, spans=spans, fallback="")
 
     def may_be_title(self, plan: Plan) -> bool:
         """Tell whether the parser took the text apart, which would be wrong for a title."""
@@ -171,29 +197,6 @@ class QueryReader:
                     typed = [parsed]
         tree = anchored(join_all([*typed, *self.added]))
         return Plan(text, in_words(tree), tree, tree).as_one_vector(IS_OFF)
-
-
-def _with_implied(plan: Plan) -> Plan:
-    """Add what words such as "vegan" exclude, unless they are negated themselves.
-
-    Of several alternatives each must have such a word: "beef or vegan burgers" excludes nothing.
-    """
-    signed = list(signed_atoms(plan.tree))
-    pairs = zip(signed, plan.spans, strict=True)
-    denied = [span for (_, sign), spans in pairs if sign < 0 for span in spans]
-    implied: dict[str, Span] = {}
-    for name, span in implied_exclusions(plan.text):
-        if not any(start <= span[0] < end for start, end in denied):
-            implied.setdefault(name, span)
-    if Operator.OR in operators_of(plan.tree):
-        for atom in (atom for atom, sign in signed if sign > 0):
-            names = {name for name, _ in implied_exclusions(atom.words)}
-            implied = {name: span for name, span in implied.items() if name in names}
-    if not implied or plan.fallback == NO_PARSER:
-        return plan
-    tree = join_all([plan.tree, *(Not(Atom(name)) for name in implied)])
-    spans = (*plan.spans, *((span,) for span in implied.values()))
-    return replace(plan, tree=tree, parsed=tree, spans=spans, fallback="")
 
 
 def _parse(text: str, parser: Parser) -> ParserOutput:

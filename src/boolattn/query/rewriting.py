@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 #: What an exclusion alone is read after: "no fish please" is "everything, no fish please".
 EVERYTHING_BUT = "everything "
-_NOT = r"(?:not|none|never|cannot|can\s?not|[a-z]+n['\u2019]?t)"
+_AUXILIARY = "(?:ai|are|ca|could|did|do|does|had|has|have|is|must|need|should|was|were|wo|would)"
+_NOT = rf"(?:not|none|never|cannot|can\s?not|{_AUXILIARY}n['\u2019]?t)"
 _NEGATION = re.compile(rf"\b{_NOT}\b", re.IGNORECASE)
 _VERB = r"(?:is|are|was|were|be|been|being|do|does|did|come|comes|made|served)"
 _THAT = rf"(?:,?\s+(?:but|and))?(?:\s+(?:that|which|who))?(?:['\u2019]s|['\u2019]re|\s+{_VERB})?"
@@ -37,6 +38,13 @@ _NOT_WITHOUT = re.compile(
     r"(?:\s+me)?)\s++(?:any\s++)?(?P<wanted>[^\s,;.][^,;.]*?)(?<!\s)\s++"
     r"(?P<lacking>(?:without|w/o|lacking|(?:that|which|who)\s+(?:lacks?|(?:do|does|did|is|are|ha[sv]e?)"
     r"(?:n['\u2019]?t|\s+not)(?:\s+(?:have|contain|include|use))?))\s)[^,;.]+$",
+    re.IGNORECASE,
+)
+#: "doesnt bark" and "isnt toxic", which the parser does not know.
+_UNMARKED = re.compile(rf"\b(?!ain|can|don|won){_AUXILIARY}nt\b|(?<=\bwho )wont\b", re.IGNORECASE)
+#: What excludes nothing: "not sure if dress or skirt", "I don't care about the colour".
+_IDLE = re.compile(
+    r"\bnot\s+sure\s+(?:if|whether)\b|\b(?:i\s+)?(?:do\s+not|don['\u2019]?t)\s+care\s+(?:about|if|whether)\b",
     re.IGNORECASE,
 )
 _LONGER = re.compile(rf"(?:^|(?<=, ))(?ai:{'|'.join(WORDS['longer_forms'])})(?!\w)|(?ai:\bw/out\b)")
@@ -61,6 +69,12 @@ _EXCLUDED_FIRST = re.compile(
     r"(?P<wanted>(?(mark)|\s+)(?:with|containing|including|plus)\s+(?!no\b)[^;.?!]+)[?.!\s]*",
     re.IGNORECASE,
 )
+#: "dogs not in Leeds but in York" is read as "dogs in York, not in Leeds".
+_BUT_WANTED = re.compile(
+    r"(?P<head>[^,;.?!]*?\w),?\s+(?P<excluded>not\s+(?!(?:just|merely|only|so|too|very)\b)[^,;.?!]+?)(?P<mark>,?\s+but\s+"
+    r"(?:rather\s+)?)(?P<wanted>(?!(?:also|no|not|only|still|without)\b)[^,;.?!]+)[?.!\s]*",
+    re.IGNORECASE,
+)
 #: Characters of the longest text that is matched: the time grows with the cube of the length.
 _MAX_REORDERED = 300
 _WITHOUT_ONE = re.compile(r"(?:without|w/o|no|sans|minus)\s+[\w-]+", re.IGNORECASE)
@@ -80,7 +94,7 @@ _END = r"(?:,?\s+please)?[?.!,;\s]*"
 _FREE_ALONE = re.compile(rf"\s*(?P<several>{_ITEM})(?<=free){_END}", re.IGNORECASE)
 #: "no dogs, no cats", "no keys or strings", "houses neither in France nor in Spain".
 _SEVERAL_EXCLUDED = re.compile(
-    r"\s*(?:(?P<head>[^,;.?!]*?\w),?\s+(?=neither\b))?(?P<first>no|not|without|neither)\s+"
+    r"\s*(?:(?P<head>[^,;.?!]*?\w),?\s+(?=neither\b))?(?P<first>no|not|without|neither|non(?![\s-]{_NON_WORDS})(?=-))[\s-]+"
     rf"(?P<others>[^;.?!]+?){_END}",
     re.IGNORECASE,
 )
@@ -117,6 +131,8 @@ def rewrite(text: str) -> str:
     ('tools, not in the attic ', 'soup, no fish ', '    books')
     """
     text = _HOLD.sub("sans ", text)
+    text = _IDLE.sub(lambda match: " " * len(match[0]), text)
+    text = _UNMARKED.sub(lambda match: "not".ljust(len(match[0])), text)
     text = _LONGER.sub(
         lambda m: WORDS["longer_forms"].get(m[0].lower(), "w/o").ljust(len(m[0])), text
     )
@@ -158,7 +174,7 @@ def with_exclusion_last(text: str, *, is_doubtful: bool = False) -> tuple[str, l
         first = ("", match.span(heads[0])) if heads else (EVERYTHING_BUT.strip(), (0, 0))
         others = [(" or " if n else " without ", span) for n, span in enumerate(items)]
         return _moved(text, [first, *others])
-    match = _EXCLUDED_FIRST.fullmatch(text)
+    match = _EXCLUDED_FIRST.fullmatch(text) or _BUT_WANTED.fullmatch(text)
     if match is None or any(
         cue.operator is Operator.NOT for cue in find_cues(f"{match['head']}, {match['wanted']}")
     ):
@@ -275,8 +291,8 @@ _FORMS = tuple(
         rf"(?!\d|(?:{any_of(WORDS['no_things'])})\b)(?P<negated>(?:[a-z]+\s)?[a-z]+(?:s|ren))",
         # "performance but not memory"; names have capitals, and sentences a verb.
         rf"(?-i:(?!.*[A-Z]))(?!(?:.*\s)?(?:{any_of(WORDS['of_sentences'])})\b)"
-        r"\s*(?P<positive>(?:[a-z][\w-]*\s)?(?!but\s)[a-z][\w-]*)\s+"
-        r"(?:but\s+not|except(?:\s+for)?|excluding|not)\s+(?P<negated>(?:[a-z][\w-]*\s)?[a-z][\w-]*)",
+        r"\s*(?P<positive>(?:[a-z][\w-]*\s){0,2}(?!but\s)[a-z][\w-]*),?\s+"
+        rf"(?:but\s+not|except(?:\s+for)?|excluding|not|that\s+{_AUXILIARY}n['\u2019]t)\s+(?P<negated>(?:[a-z][\w-]*\s){{0,3}}[a-z][\w-]*)",
         # "ways to get around without flying"; names of this form have capitals.
         rf"\s*{_REST}\s+without\s+(?P<negated>[a-z]{{2,}}ing(?:\s[^,;.!?]+?)?)",
         rf"(?-i:(?!.*[A-Z]))(?!(?:an?|can|how|if|the|wh\w+)\b|.*\b(?:and|or)\s+with|\S+\swithout\s(?:an?|the)\b|.*\bborders\b)\s*{_REST}\s+"
@@ -292,7 +308,7 @@ _FORMS = tuple(
         rf"quite|so|sure|with|yet)\b){_NEGATED},?\s+but\s+(?:rather\s+)?(?!(?:no|not|without)\b){_REST}",
         # "Everything but the Girl" is a name.
         rf"\s*+(?:[^,;.!?]*\b(?:find|give|have|like|list|need|see|show|want)\s+(?:me\s+)?)?"
-        rf"(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\b)|(?:except|apart\s+from|other\s+than)"
+        rf"(?P<positive>{EVERYTHING})\s+(?:but(?!\s+the\s+(?-i:[A-Z]))|(?:except|apart\s+from|other\s+than)"
         rf"(?:\s+for)?)\s+{_NEGATED}",
     )
 )

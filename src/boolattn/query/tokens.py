@@ -72,7 +72,10 @@ CUES = {operator: phrases_of(WORDS[operator]) for operator in OPERATORS}
 #: Phrases that contain a cue word and express no operator.
 NOT_CUES = phrases_of(WORDS["no_cues"])
 #: Compounds that negate and hold no cue; most are read as an operator, some as one word.
-_COMPOUND = re.compile(r"(?<!\w)[^\W\d_]+[-\u2010\u2011]free(?!\w)", re.IGNORECASE)
+_COMPOUND = re.compile(
+    rf"(?<!\w)(?!(?:{any_of(WORDS['lexicalised'])})-)[^\W\d_]+[-\u2010\u2011]free(?!\w)",
+    re.IGNORECASE,
+)
 
 
 class Token(NamedTuple):

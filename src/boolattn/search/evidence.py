@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     Groups = tuple[tuple[str, ...], ...]
 
 #: What having the value that an operand is counts, in ranges of the similarities with words.
-_VALUE = 0.7
+_VALUE = 1.0
 #: The most that words count, in their standard deviations: of nearly equal scores it is small.
 _MAX_SPREADS = 10
 #: Relative error of scores.

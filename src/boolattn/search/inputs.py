@@ -30,7 +30,7 @@ from boolattn.query.tokens import FIELD_NAME, QUOTED, find_cues, tokens_of
 from boolattn.query.tree import Not, Where, atoms, map_words
 from boolattn.settings import build, check_types, limited
 from boolattn.stores.analysis import terms_of
-from boolattn.stores.filters import number_ranges
+from boolattn.stores.filters import Filter, number_ranges
 
 if TYPE_CHECKING:
     from boolattn.query.plan import Plan
@@ -47,6 +47,8 @@ _DONE = re.compile(
 )
 #: Most values of a field that says yes or no.
 _FEW, _YES = 4, ("yes", "y", "true", "x", "1")
+#: Share of the documents that must be of the kinds that a word such as "vegan" excludes.
+_SHARE = 0.1
 _WORD = re.compile(r"(?<!\w)[^\W\d_]+(?!\w)")
 _SHORTEST, _LONG = 4, 8  # letters of a word that is corrected, and of one with two errors
 #: Words that make an exclusion, and are long enough to be known with one error.
@@ -192,6 +194,13 @@ class StoreQueryReader(QueryReader):
         names = (FIELD_NAME.match(condition) for condition in conditions)
         is_known = self.mode == "auto" and any(n and n[0] in self.reader.fields() for n in names)
         return (is_known and not find_cues(text)) or super().uses_syntax(text)
+
+    def may_exclude(self, names: Sequence[str]) -> bool:
+        """Tell whether the corpus has things of some kinds: a "vegan jacket" excludes no honey."""
+        if (kinds := self.reader.settings.known_kinds) is None or not self.reader.has_words:
+            return True
+        tags = [tag for name in names for senses in kinds.senses(name)[:1] for tag in senses]
+        return bool(sum(self.reader.frequencies(tags)) >= _SHARE * self.reader.count(Filter()))
 
     def _cues(self, text: str) -> dict[str, str]:
         """Return words with one error that were meant to exclude, with these: "wihtout"."""

@@ -43,6 +43,10 @@ _PHRASE = rf"{_WORD}(?:[ \t]+{_WORD}){{0,3}}"
 _AFTER = re.compile(
     rf"[ \t:]*{_PHRASE}(?:(?:,[ \t]*{_PHRASE})*,?[ \t]+n?or[ \t]+{_PHRASE})?", re.IGNORECASE
 )
+#: After a verb or an adjective it goes on: "not good with cats".
+_AFTER_NOT = re.compile(
+    rf"[ \t:]*{_PHRASE}(?:[ \t]+with[ \t]+{_PHRASE}(?:[ \t]+or[ \t]+{_PHRASE})?)?", re.I
+)
 #: A value that negates its name: "Pets: no", but not "Symphony: No. 5".
 _NO_VALUE = re.compile(r":[ \t]*(?:no|none|never|n/a|0)(?=[ \t]*(?:[,;|)\n]|\.(?!\s*\d)|$))", re.I)
 #: What "not required" negates, which stands before it: "knowledge of German is not required".
@@ -68,6 +72,7 @@ _FREE_OF = re.compile(
 _SHORT = 60  # characters of a value of the metadata that is searched as words too
 #: Values that say that a document is or has what the field is called.
 _TRUE = frozenset(("allowed", "available", "included", "true", "y", "yes"))
+_FALSE = frozenset(("false", "n", "no", "none"))
 _GAP = re.compile(r"(?<=[a-z])(?=[A-Z])|[_.]")
 _AROUND = re.compile(
     r"^(?:allows|has|is|with)\s+|\s+(?:accepted|allowed|available|included|offered|welcome)$",
@@ -171,18 +176,19 @@ def negated_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the characters of what a text negates."""
     for match in _COMPOUND.finditer(text) if _MAY_LACK.search(text) else ():
         yield match.span()
-    ends = [match.end() for match in _FREE_OF.finditer(text)]
+    ends = [(_AFTER, match.end()) for match in _FREE_OF.finditer(text)]
     after_names = [match.span() for match in _NO_VALUE.finditer(text)]
     for cue in find_cues(text):
         if cue.operator is Operator.NOT and _NEEDED.match(text, cue.end):
             after_names.append((cue.start, cue.end))
         elif cue.operator is Operator.NOT:
-            ends.append(cue.end)
+            is_verb = cue.text.lower().endswith(("not", "n't", "n\u2019t", "never"))
+            ends += [(_AFTER, cue.end), *([(_AFTER_NOT, cue.end)] if is_verb else [])]
     for start, end in after_names:
         first = max(0, start - _LONGEST)
         if before := _BEFORE.search(text[first:start]):
             yield first + before.start(), end
-    yield from (after.span() for end in ends if (after := _AFTER.match(text, end)))
+    yield from (after.span() for form, end in ends if (after := form.match(text, end)))
 
 
 def spaced(text: str) -> str:
@@ -249,10 +255,20 @@ def named_values(metadata: Mapping[str, Any]) -> Iterator[str]:
     """
     for name, listed in metadata.items():
         for value in items(listed):
-            if value is True or (isinstance(value, str) and value.casefold() in _TRUE):
-                yield _AROUND.sub("", _GAP.sub(" ", name)) or name
+            if _says(value, _TRUE):
+                yield _plain_name(name)
             elif isinstance(value, str) and len(value) <= _SHORT:
                 yield value
+
+
+def _says(value: object, words: Set[str]) -> bool:
+    """Tell whether a value is one of some words, in any case: True is "true"."""
+    return isinstance(value, str | bool) and str(value).casefold() in words
+
+
+def _plain_name(name: str) -> str:
+    """Return what a field says of a document, without the words around it."""
+    return _AROUND.sub("", _GAP.sub(" ", name)) or name
 
 
 def value_tags(text: str, *, whole: bool = False) -> list[str]:
@@ -275,8 +291,10 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     counts: Counter[str] = Counter(analyzer().analyze(spaced(indexed_text(document))))
     spans = cut(document.text, _PART if len(document.text) > _LONG else 0)
     n_parts, tags = Counter[str](), set[str]()
-    # "Alcohol-free" of a title or a value is said of the whole document.
-    label = indexed_text(replace(document, text=""))
+    # "Alcohol-free" of a title, a value or a false field is said of the whole document.
+    pairs = ((name, value) for name, listed in document.metadata.items() for value in items(listed))
+    false = [f"{_plain_name(name)}: no" for name, value in pairs if _says(value, _FALSE)]
+    label = "\n".join([indexed_text(replace(document, text="")), *false])
     free_of = kinds.lacked(label, negated_spans(label)) if kinds else frozenset()
     for number, span in enumerate(spans):
         text = indexed_text(replace(document, text=document.text[slice(*span)]))
@@ -288,8 +306,8 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     about = {term for term, n in n_parts.items() if 3 * n >= len(spans)}
     asserted = [*sorted(about & tags), *sorted(about - tags)]
     denied = [*sorted(tags - about), *sorted(counts.keys() - about)]
-    pairs = (value_tags(value, whole=True) for value in named_values(document.metadata))
-    values = sorted(frozenset(chain.from_iterable(pairs)))
+    named_tags = (value_tags(value, whole=True) for value in named_values(document.metadata))
+    values = sorted(frozenset(chain.from_iterable(named_tags)))
     # A tag is no word: it adds nothing to the length, and counts by its rarity alone.
     counts.update(dict.fromkeys([*sorted(tags), *values], 0))
     return DocumentTerms(counts, [*values, *asserted], denied)
