@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, cache_folder, check_regular, write_text
 from boolattn.settings import build, check_types
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
 SUMS = "checksums.json"

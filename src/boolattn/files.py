@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
@@ -18,14 +19,9 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import TextIO
-
 
 #: What is not taken over from an older folder: weights and checksums.
 _OLD = (".safetensors", ".safetensors.index.json", "checksums.json")

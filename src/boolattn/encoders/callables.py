@@ -9,20 +9,17 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from boolattn.errors import ConfigError, DataError, ServerError
 from boolattn.settings import checked
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float32]
+Array = NDArray[np.float32]
 
 #: From texts to their vectors: an array, or lists of numbers.
 Embed: TypeAlias = "Callable[[list[str]], Any]"

@@ -7,9 +7,10 @@ A model folder is of one of two kinds: for onnxruntime (``model.json``), or for 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boolattn.checksums import check_folder, file_sum, verify, write_sums
 from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint, Encoder
@@ -24,9 +25,6 @@ from boolattn.encoders.onnx_encoder import (
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
 from boolattn.settings import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SHIPPED, MINILM = "shipped", "minilm"
 NAMES = (SHIPPED, MINILM)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from boolattn.errors import DataError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Values = NDArray[np.float32]
+Values = NDArray[np.float32]
 
 #: Scores computed at once: queries times documents.
 _BLOCK = 1 << 23

@@ -19,7 +19,7 @@ from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -32,7 +32,6 @@ from boolattn.service.schemas import RefusedError, as_refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from prometheus_client import Metric
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from boolattn.service.settings import ServiceSettings
