@@ -195,6 +195,16 @@ def text_hash(rows: Iterable[Sequence[str]]) -> str:
     return digest.hexdigest()
 
 
+@contextmanager
+def installed_by(extra: str, feature: str) -> Iterator[None]:
+    """Turn a package that cannot be imported into one line with the extra that installs it."""
+    try:
+        yield
+    except ImportError as error:
+        line = f"{feature} needs {error.name or 'a package'}; pip install 'boolattn[{extra}]'"
+        raise MissingDataError(line) from error
+
+
 def require(feature: str, packages: tuple[str, ...], extra: str) -> None:
     """Raise if a package of an extra is not installed."""
     if missing := [name for name in packages if find_spec(name) is None]:

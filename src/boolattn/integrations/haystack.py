@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from boolattn.errors import ConfigError
-from boolattn.integrations import check_source, installed_by, metadata_of
+from boolattn.files import installed_by
+from boolattn.integrations import check_source, metadata_of
 from boolattn.search import Searcher
 
-with installed_by("haystack"):
+with installed_by("haystack", "boolattn.integrations"):
     from haystack import Document, component, default_to_dict
 
 

@@ -8,18 +8,17 @@ from contextlib import contextmanager
 from threading import BoundedSemaphore
 from typing import Any
 
-from boolattn.errors import MissingDataError, QueryError, ServerError
+from boolattn.errors import QueryError, ServerError
+from boolattn.files import installed_by
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, SIGNS, Condition, Filter, of_type
 from boolattn.stores.foreign import COSINE, DOT, Described
 from boolattn.stores.points.database import LACKS, expression
 from boolattn.stores.settings import busy
 
-try:
+with installed_by("pgvector", "Postgres"):
     import psycopg
     from pgvector.psycopg import register_vector
-except ImportError as error:
-    raise MissingDataError("Postgres needs: pip install 'boolattn[pgvector]'") from error
 
 Connection = Any
 Parameters = Sequence[Any] | Mapping[str, Any]
