@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from boolattn.search import SearchResult
 
-    from boolattn.search import SearchResult
-
-    #: Searches queries with the same options; the last argument tells whether nobody waits.
-    Search = Callable[[str, Sequence[str], Callable[[], bool]], Sequence[SearchResult]]
+#: Searches queries with the same options; the last argument tells whether nobody waits.
+Search = Callable[[str, Sequence[str], Callable[[], bool]], Sequence[SearchResult]]
 
 T = TypeVar("T")
 
