@@ -121,10 +121,8 @@ class CallableEncoder(Encoder):
         except (TypeError, ValueError) as error:
             raise DataError(f"the encoder gives no array of numbers: {error}") from error
         if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
-            raise DataError(
-                f"the encoder gives shape {vectors.shape} for {len(texts)} texts; it must give one "
-                "finite vector for each"
-            )
+            reason = f"the encoder gives shape {vectors.shape} for {len(texts)} texts"
+            raise DataError(f"{reason}; it must give one finite vector for each")
         return unit(vectors) if self.similarity == "cosine" else vectors
 
 
@@ -167,9 +165,8 @@ class EmbeddingEndpoint:
             return np.array([row["embedding"] for row in rows], np.float32)
         except HTTPError as error:
             hint = f"; is {self.key_variable} set?" if error.code in (401, 403) else ""
-            raise ServerError(
-                f"{self.address} answers {error.code} {error.reason}{hint}"
-            ) from error
+            status = f"{error.code} {error.reason}{hint}"
+            raise ServerError(f"{self.address} answers {status}") from error
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise ServerError(f"{self.address} does not answer: {reason}") from error

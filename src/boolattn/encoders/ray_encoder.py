@@ -101,10 +101,9 @@ def cluster(
 def check_models(fingerprints: Iterable[str], fingerprint: str) -> None:
     """Refuse workers whose model is not the index's."""
     if others := sorted(set(fingerprints) - {fingerprint}):
-        raise IndexMismatchError(
-            f"Ray's workers loaded another model ({', '.join(others)}) than the index has "
-            f"({fingerprint}); install the same version everywhere"
-        )
+        reason = f"another model ({', '.join(others)}) than the index has ({fingerprint})"
+        remedy = "install the same version everywhere"
+        raise IndexMismatchError(f"Ray's workers loaded {reason}; {remedy}")
 
 
 def _check_address(address: str) -> None:

@@ -24,10 +24,9 @@ class HaystackRetriever:
         """Return plain values, for ``Pipeline.dumps``: the address of the index and its model."""
         address, model = self.source.store.address, self.source.settings.model
         if not address or not model:
-            raise ConfigError(
-                "only a searcher over an index that names its model can be written to a file; "
-                "build one with Searcher.build(address, documents, 'shipped')"
-            )
+            reason = "only a searcher over an index that names its model can be written to a file"
+            remedy = "build one with Searcher.build(address, documents, 'shipped')"
+            raise ConfigError(f"{reason}; {remedy}")
         values: dict[str, Any] = default_to_dict(
             self, source={"address": address, "model": model}, top_k=self.top_k, **self.options
         )

@@ -223,10 +223,8 @@ class Handlers:
     def _encode_chunk(self, texts: list[str]) -> Array:
         """Encode; when the service stops, end the change, of which nothing is written then."""
         if self.stopping.is_set():
-            headers = {"Retry-After": "5"}
-            raise RefusedError(
-                503, "stopping", "the service stops; nothing was changed", headers=headers
-            )
+            message = "the service stops; nothing was changed"
+            raise RefusedError(503, "stopping", message, headers={"Retry-After": "5"})
         return self.searcher.encoder.encode_documents(texts)
 
     def _n_documents(self) -> float:
