@@ -50,8 +50,7 @@ def torch_folder(folder: str | Path) -> Path:
     folder = Path(folder)
     if not is_onnx_folder(folder):
         return folder
-    manifest = read_onnx_manifest(folder)
-    verify(folder, manifest.files, MANIFEST)
+    verify(folder, read_onnx_manifest(folder).files, MANIFEST)
     # The manifest has the sums of all files: of the settings, too, which the fingerprint is not of.
     name = f"{folder.resolve().name}-{file_sum(folder / MANIFEST)[:12]}"
 

@@ -96,8 +96,7 @@ def highest(values: Values, n: int) -> NDArray[np.int64]:
 
 def level(values: Values) -> float:
     """Return the mean of the highest values."""
-    n = min(BEST, len(values))
-    return float(values[highest(values, n)].mean())
+    return float(values[highest(values, min(BEST, len(values)))].mean())
 
 
 def leader(values: Values) -> int | None:

@@ -79,8 +79,7 @@ class Handlers:
         """Search in plain language or explicit syntax."""
         start = time.perf_counter()
         result = await self._searched(request)
-        way = "composed" if result.is_composed else "one vector"
-        self.metrics.queries.labels(way=way).inc()
+        self.metrics.queries.labels(way="composed" if result.is_composed else "one vector").inc()
         last = request.offset + request.k
         values = schemas.search_values(result, self.settings.snippet) | {
             "k": request.k,

@@ -122,8 +122,7 @@ class _Exchange:
                         raise RefusedError(413, "body_too_large", text)
         except TimeoutError as error:
             text = f"the request's body did not arrive within {seconds:g} s"
-            headers = {"Connection": "close"}
-            raise RefusedError(408, "slow_body", text, headers=headers) from error
+            raise RefusedError(408, "slow_body", text, headers={"Connection": "close"}) from error
         self.body = bytes(body)
 
     async def read(self) -> Message:
