@@ -77,8 +77,7 @@ class Batcher:
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a function that uses the model in the worker thread."""
-        run = asyncio.get_running_loop().run_in_executor
-        return await run(self._pool, lambda: _safe(function))
+        return await asyncio.get_running_loop().run_in_executor(self._pool, _safe, function)
 
     def run(self, function: Callable[[], T]) -> T:
         """Do as :meth:`call`, from another thread than the event loop's."""
