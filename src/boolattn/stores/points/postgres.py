@@ -13,10 +13,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
-from pgvector import HalfVector, Vector
-from psycopg.errors import UndefinedTable
 
 from boolattn.errors import ConfigError, ServerError
+from boolattn.files import installed_by
 from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Array, one_line
@@ -36,6 +35,10 @@ from boolattn.stores.points.postgres_server import (
 from boolattn.stores.points.store import PointStore
 from boolattn.stores.settings import HNSW
 from boolattn.stores.values import term_index
+
+with installed_by("pgvector", "Postgres"):
+    from pgvector import HalfVector, Vector
+    from psycopg.errors import UndefinedTable
 
 #: Up to so many selected points are compared one by one, which is exact and as fast.
 _FEW = 16_384
