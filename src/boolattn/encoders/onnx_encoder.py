@@ -149,17 +149,16 @@ class OnnxEncoder(Encoder):
             return (self._recent if is_remembered else self._vector)(path, prompt + text, length)
 
         vectors = np.zeros((len(texts), self.dimension), np.float32)
-        threads = min(self.threads, len(texts))
-        pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        if pool:  # opened once
+        threads = max(1, min(self.threads, len(texts)))
+        pool = ThreadPoolExecutor(threads)  # starts no thread for a single text
+        if threads > 1:  # opened once
             self._session(path), self._tokenizer(length)
         try:
-            for row, vector in enumerate((pool.map if pool else map)(encode, texts)):
+            for row, vector in enumerate((pool.map if threads > 1 else map)(encode, texts)):
                 check_budget()
                 vectors[row] = vector
         finally:
-            if pool:
-                pool.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
         return vectors
 
     def _vector(self, path: Path, text: str, length: int) -> Array:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.stores.local.words import Words
 
-    FaissIndex = Any
-
+FaissIndex = Any
 #: Filters whose documents are remembered.
 _MAX_MASKS = 64
 #: Maximum number of scores in memory: 256 MB.
