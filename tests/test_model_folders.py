@@ -161,6 +161,9 @@ STRUCTURE = {
     "an index that leads out": lambda f: edit(
         f / "model.safetensors.index.json", weight_map={LAYER: "../../../x.safetensors"}
     ),
+    "an index of lists": lambda f: edit(
+        f / "model.safetensors.index.json", weight_map={LAYER: ["x.safetensors"]}
+    ),
     "tokenizer cut": lambda f: [
         p.write_text(p.read_text()[:99]) for p in f.rglob("tokenizer.json")
     ],

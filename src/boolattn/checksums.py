@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, cache_folder, check_regular, write_text
 from boolattn.settings import build, check_types
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
 SUMS = "checksums.json"
@@ -202,10 +200,9 @@ def _check_part(part: Path) -> None:
     weights = sorted(part.glob("*.safetensors"))
     if (part / _INDEX).is_file():
         places = _read(part / _INDEX, dict).get("weight_map")
-        names: set[Any] = set(places.values()) if isinstance(places, dict) else {0}
-        for name in names:
-            if not isinstance(name, str) or not is_inside(part, name):
-                raise DataError(f"{part / _INDEX} names a file outside the folder; {DAMAGED}")
+        names: list[Any] = [*places.values()] if isinstance(places, dict) else [None]
+        if not all(isinstance(name, str) and is_inside(part, name) for name in names):
+            raise DataError(f"{part / _INDEX} names a file outside the folder; {DAMAGED}")
         weights = sorted({*weights, *(part / name for name in names)})
     pickled = [path for path in part.glob("*") if path.suffix in _PICKLED]
     if pickled and not weights:

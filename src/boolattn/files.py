@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
@@ -18,14 +19,9 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import TYPE_CHECKING, Any
+from typing import Any, TextIO
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import TextIO
-
 
 #: What is not taken over from an older folder: weights and checksums.
 _OLD = (".safetensors", ".safetensors.index.json", "checksums.json")
@@ -197,6 +193,16 @@ def text_hash(rows: Iterable[Sequence[str]]) -> str:
     for row in rows:
         digest.update("".join(f"{value}\0" for value in row).encode())
     return digest.hexdigest()
+
+
+@contextmanager
+def installed_by(extra: str, feature: str) -> Iterator[None]:
+    """Turn a package that cannot be imported into one line with the extra that installs it."""
+    try:
+        yield
+    except ImportError as error:
+        line = f"{feature} needs {error.name or 'a package'}; pip install 'boolattn[{extra}]'"
+        raise MissingDataError(line) from error
 
 
 def require(feature: str, packages: tuple[str, ...], extra: str) -> None:

@@ -12,18 +12,15 @@ import lzma
 import sys
 import zipfile
 import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, Any
 
 from boolattn.errors import DataError, MissingDataError
 from boolattn.files import atomic_file, require
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import IO
 
 #: Endings of a compressed file, in the order in which :func:`find_file` tries them.
 ENDINGS = ("", ".xz", ".gz")

@@ -33,9 +33,8 @@ def build(kind: type[T], values: Mapping[str, Any], *, source: str = "") -> T:
     where = f"{source}: " if source else ""
     known = sorted(field.name for field in fields(kind))  # type: ignore[arg-type]
     if unknown := sorted(set(values) - set(known)):
-        raise ConfigError(
-            f"{where}{kind.__name__} has no {unknown[0]!r}; it has {', '.join(known)}"
-        )
+        reason = f"{kind.__name__} has no {unknown[0]!r}; it has {', '.join(known)}"
+        raise ConfigError(f"{where}{reason}")
     plain = {key: tuple(item) if isinstance(item, list) else item for key, item in values.items()}
     try:
         return kind(**plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import sqlite3
 import subprocess
 import sys
@@ -630,3 +631,22 @@ def test_a_foreign_collection_of_milvus(milvus_file):
     assert "\n" not in str(caught.value)
     with pytest.raises(IndexFolderError, match="did not make"):
         build(f"milvus:{milvus_file}/IP", replace=True)
+
+
+@pytest.mark.parametrize(
+    ("package", "address", "extra"),
+    [
+        ("pgvector", "postgresql://localhost/shop?table=docs", "pgvector"),
+        ("psycopg", "postgresql://localhost/shop?table=docs", "pgvector"),
+        ("pymilvus", "milvus:notes.db/notes", "milvus"),
+        ("qdrant_client", "qdrant:notes/notes", "qdrant"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_its_extra(package, address, extra):
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; "
+        f"from boolattn.stores.address import open_store; open_store({address!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    line = f"MissingDataError: \\w+ needs {package}.*; pip install 'boolattn\\[{extra}\\]'"
+    assert re.search(line, done.stderr.splitlines()[-1])

@@ -11,19 +11,17 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import reduce
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import boolattn
 from boolattn.errors import BoolattnError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 _LOUD = ("accelerate", "faiss", "httpx", "sentence_transformers", "transformers", "uvicorn")

@@ -174,10 +174,8 @@ def _check_source(documents: Path) -> None:
     """Refuse what is not there before a model is loaded: the most common mistake."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if 0 <= limit < _MIN_MEMORY:  # tantivy would end the process
-        raise ConfigError(
-            f"memory is limited to {limit >> 20} MB, and indexing needs {_MIN_MEMORY >> 20}: "
-            "raise the limit with ulimit -v"
-        )
+        reason = f"memory is limited to {limit >> 20} MB, and indexing needs {_MIN_MEMORY >> 20}"
+        raise ConfigError(f"{reason}: raise the limit with ulimit -v")
     if str(documents) != "-" and not documents.exists():
         raise ConfigError(f"there is no file {documents}")
 

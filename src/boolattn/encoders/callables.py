@@ -9,20 +9,17 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from boolattn.errors import ConfigError, DataError, ServerError
 from boolattn.settings import checked
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float32]
+Array = NDArray[np.float32]
 
 #: From texts to their vectors: an array, or lists of numbers.
 Embed: TypeAlias = "Callable[[list[str]], Any]"
@@ -124,10 +121,8 @@ class CallableEncoder(Encoder):
         except (TypeError, ValueError) as error:
             raise DataError(f"the encoder gives no array of numbers: {error}") from error
         if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
-            raise DataError(
-                f"the encoder gives shape {vectors.shape} for {len(texts)} texts; it must give one "
-                "finite vector for each"
-            )
+            reason = f"the encoder gives shape {vectors.shape} for {len(texts)} texts"
+            raise DataError(f"{reason}; it must give one finite vector for each")
         return unit(vectors) if self.similarity == "cosine" else vectors
 
 
@@ -170,9 +165,8 @@ class EmbeddingEndpoint:
             return np.array([row["embedding"] for row in rows], np.float32)
         except HTTPError as error:
             hint = f"; is {self.key_variable} set?" if error.code in (401, 403) else ""
-            raise ServerError(
-                f"{self.address} answers {error.code} {error.reason}{hint}"
-            ) from error
+            status = f"{error.code} {error.reason}{hint}"
+            raise ServerError(f"{self.address} answers {status}") from error
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise ServerError(f"{self.address} does not answer: {reason}") from error

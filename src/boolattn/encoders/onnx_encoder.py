@@ -7,16 +7,17 @@ activations are rounded to 8 bits with one scale for each run. Several texts run
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from boolattn.checksums import DAMAGED, file_sum, read_typed_manifest, verify, write_manifest
-from boolattn.encoders.callables import Encoder
+from boolattn.encoders.callables import Array, Encoder
 from boolattn.errors import ConfigError, DataError
 from boolattn.query.parser import (
     MAX_CHARACTERS,
@@ -28,11 +29,6 @@ from boolattn.query.parser import (
     vocabulary_sum,
 )
 from boolattn.query.plan import check_budget
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from boolattn.encoders.callables import Array
 
 VECTORS = "vectors"
 #: Values of a manifest that change vectors, and are in no graph.
@@ -153,17 +149,16 @@ class OnnxEncoder(Encoder):
             return (self._recent if is_remembered else self._vector)(path, prompt + text, length)
 
         vectors = np.zeros((len(texts), self.dimension), np.float32)
-        threads = min(self.threads, len(texts))
-        pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        if pool:  # opened once
+        threads = max(1, min(self.threads, len(texts)))
+        pool = ThreadPoolExecutor(threads)  # starts no thread for a single text
+        if threads > 1:  # opened once
             self._session(path), self._tokenizer(length)
         try:
-            for row, vector in enumerate((pool.map if pool else map)(encode, texts)):
+            for row, vector in enumerate((pool.map if threads > 1 else map)(encode, texts)):
                 check_budget()
                 vectors[row] = vector
         finally:
-            if pool:
-                pool.shutdown(cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
         return vectors
 
     def _vector(self, path: Path, text: str, length: int) -> Array:

@@ -9,21 +9,18 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from boolattn.encoders.callables import Array
 from boolattn.encoders.models import load_model, resolve
-from boolattn.errors import ConfigError, IndexMismatchError, MissingDataError
-from boolattn.files import scratch_folder
+from boolattn.errors import ConfigError, IndexMismatchError
+from boolattn.files import installed_by, scratch_folder
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from boolattn.encoders.callables import Array
-
-    Encode = Callable[[Iterable[list[str]]], Iterator[Array]]
+Encode = Callable[[Iterable[list[str]]], Iterator[Array]]
 
 #: Segments that wait for each worker, with the one that it encodes.
 _QUEUED = 2
@@ -65,10 +62,8 @@ def cluster(
     Without the address of a running cluster Ray starts here. By default there is a worker for each
     GPU of the cluster, or else for each core.
     """
-    try:
+    with installed_by("ray", "--ray"):
         import ray
-    except ImportError as error:
-        raise MissingDataError("--ray needs Ray; pip install 'boolattn[ray]'") from error
     _check_address(address)
     # Otherwise Ray's workers reserve devices, with long warnings.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -106,10 +101,9 @@ def cluster(
 def check_models(fingerprints: Iterable[str], fingerprint: str) -> None:
     """Refuse workers whose model is not the index's."""
     if others := sorted(set(fingerprints) - {fingerprint}):
-        raise IndexMismatchError(
-            f"Ray's workers loaded another model ({', '.join(others)}) than the index has "
-            f"({fingerprint}); install the same version everywhere"
-        )
+        reason = f"another model ({', '.join(others)}) than the index has ({fingerprint})"
+        remedy = "install the same version everywhere"
+        raise IndexMismatchError(f"Ray's workers loaded {reason}; {remedy}")
 
 
 def _check_address(address: str) -> None:

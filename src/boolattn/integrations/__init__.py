@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from boolattn.errors import ConfigError, MissingDataError
-from boolattn.search import Searcher
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from boolattn.search import Hit
+from boolattn.errors import ConfigError
+from boolattn.search import Hit, Searcher
 
 
 def check_source(source: Any) -> Searcher:  # noqa: ANN401 - what a user gave
@@ -26,13 +20,3 @@ def metadata_of(hit: Hit) -> dict[str, Any]:
     scores = {"boolattn_score": hit.score, "boolattn_verdict": hit.verdict, "boolattn_why": hit.why}
     title = {"title": hit.title} if hit.title else {}
     return {**title, **hit.metadata, **scores}
-
-
-@contextmanager
-def installed_by(name: str) -> Iterator[None]:
-    """Turn a missing package into one line with what installs it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        line = f"boolattn.integrations needs {error.name}; pip install 'boolattn[{name}]'"
-        raise MissingDataError(line) from None

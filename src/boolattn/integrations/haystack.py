@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from boolattn.errors import ConfigError
-from boolattn.integrations import check_source, installed_by, metadata_of
+from boolattn.files import installed_by
+from boolattn.integrations import check_source, metadata_of
 from boolattn.search import Searcher
 
-with installed_by("haystack"):
+with installed_by("haystack", "boolattn.integrations"):
     from haystack import Document, component, default_to_dict
 
 
@@ -23,10 +24,9 @@ class HaystackRetriever:
         """Return plain values, for ``Pipeline.dumps``: the address of the index and its model."""
         address, model = self.source.store.address, self.source.settings.model
         if not address or not model:
-            raise ConfigError(
-                "only a searcher over an index that names its model can be written to a file; "
-                "build one with Searcher.build(address, documents, 'shipped')"
-            )
+            reason = "only a searcher over an index that names its model can be written to a file"
+            remedy = "build one with Searcher.build(address, documents, 'shipped')"
+            raise ConfigError(f"{reason}; {remedy}")
         values: dict[str, Any] = default_to_dict(
             self, source={"address": address, "model": model}, top_k=self.top_k, **self.options
         )

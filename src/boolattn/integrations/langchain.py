@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from boolattn.integrations import check_source, installed_by, metadata_of
+from boolattn.files import installed_by
+from boolattn.integrations import check_source, metadata_of
 
-with installed_by("langchain"):
+with installed_by("langchain", "boolattn.integrations"):
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
     from pydantic import BeforeValidator, Field

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from boolattn.integrations import check_source, installed_by, metadata_of
+from boolattn.files import installed_by
+from boolattn.integrations import check_source, metadata_of
 
-with installed_by("llama-index"):
+with installed_by("llama-index", "boolattn.integrations"):
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 

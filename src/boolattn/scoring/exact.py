@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from boolattn.errors import DataError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Values = NDArray[np.float32]
+Values = NDArray[np.float32]
 
 #: Scores computed at once: queries times documents.
 _BLOCK = 1 << 23
@@ -98,8 +96,7 @@ def highest(values: Values, n: int) -> NDArray[np.int64]:
 
 def level(values: Values) -> float:
     """Return the mean of the highest values."""
-    n = min(BEST, len(values))
-    return float(values[highest(values, n)].mean())
+    return float(values[highest(values, min(BEST, len(values)))].mean())
 
 
 def leader(values: Values) -> int | None:

@@ -7,23 +7,17 @@ how much a negated operand has beside the positive part.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from boolattn.query.plan import check_budget
-from boolattn.query.tree import atoms, clauses, conjunctions
+from boolattn.query.tree import Clause, QueryTree, atoms, clauses, conjunctions
 from boolattn.scoring.exact import level, shortlist, shortlist_size, shortlist_spread
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from boolattn.query.tree import Clause, QueryTree
-
-    Array = NDArray[np.float32]
+Array = NDArray[np.float32]
 
 #: Weight of the least matching operand under AND.
 WEAKEST = 0.2

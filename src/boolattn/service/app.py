@@ -82,10 +82,7 @@ def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) ->
         return await page.get_response("index.html", request.scope)
 
     app.add_middleware(
-        LimitsMiddleware,
-        settings=settings,
-        metrics=handlers.metrics,
-        is_stopping=handlers.stopping.is_set,
+        LimitsMiddleware, settings=settings, metrics=handlers.metrics, stopping=handlers.stopping
     )
     return app
 
@@ -137,10 +134,8 @@ def listen(host: str, port: int, n_workers: int = 1) -> list[socket.socket]:
             port = listener.getsockname()[1]
         return [open_socket((host, port), reuse_port=True) for _ in range(n_workers)]
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {reason}; choose another --port"
-        ) from error
+        reason = f"{getattr(error, 'strerror', None) or error}; choose another --port"
+        raise ConfigError(f"cannot listen on {host}:{port}: {reason}") from error
 
 
 def address_of(listener: socket.socket) -> str:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from boolattn.search import SearchResult
 
-    from boolattn.search import SearchResult
-
-    #: Searches queries with the same options; the last argument tells whether nobody waits.
-    Search = Callable[[str, Sequence[str], Callable[[], bool]], Sequence[SearchResult]]
+#: Searches queries with the same options; the last argument tells whether nobody waits.
+Search = Callable[[str, Sequence[str], Callable[[], bool]], Sequence[SearchResult]]
 
 T = TypeVar("T")
 
@@ -79,8 +77,7 @@ class Batcher:
 
     async def call(self, function: Callable[[], T]) -> T:
         """Run a function that uses the model in the worker thread."""
-        run = asyncio.get_running_loop().run_in_executor
-        return await run(self._pool, lambda: _safe(function))
+        return await asyncio.get_running_loop().run_in_executor(self._pool, _safe, function)
 
     def run(self, function: Callable[[], T]) -> T:
         """Do as :meth:`call`, from another thread than the event loop's."""

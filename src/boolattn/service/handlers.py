@@ -79,8 +79,7 @@ class Handlers:
         """Search in plain language or explicit syntax."""
         start = time.perf_counter()
         result = await self._searched(request)
-        way = "composed" if result.is_composed else "one vector"
-        self.metrics.queries.labels(way=way).inc()
+        self.metrics.queries.labels(way="composed" if result.is_composed else "one vector").inc()
         last = request.offset + request.k
         values = schemas.search_values(result, self.settings.snippet) | {
             "k": request.k,
@@ -223,10 +222,8 @@ class Handlers:
     def _encode_chunk(self, texts: list[str]) -> Array:
         """Encode; when the service stops, end the change, of which nothing is written then."""
         if self.stopping.is_set():
-            headers = {"Retry-After": "5"}
-            raise RefusedError(
-                503, "stopping", "the service stops; nothing was changed", headers=headers
-            )
+            message = "the service stops; nothing was changed"
+            raise RefusedError(503, "stopping", message, headers={"Retry-After": "5"})
         return self.searcher.encoder.encode_documents(texts)
 
     def _n_documents(self) -> float:

@@ -19,7 +19,7 @@ from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -31,8 +31,8 @@ from boolattn.service.schemas import RefusedError, as_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from threading import Event
 
-    from prometheus_client import Metric
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from boolattn.service.settings import ServiceSettings
@@ -104,7 +104,7 @@ class _Exchange:
     send: Send
     max_body: int
     is_change: bool  # of documents
-    is_stopping: Callable[[], bool]
+    stopping: Event
     start: float = field(default_factory=time.perf_counter)
     status: int = 0
     code: str = ""
@@ -122,8 +122,7 @@ class _Exchange:
                         raise RefusedError(413, "body_too_large", text)
         except TimeoutError as error:
             text = f"the request's body did not arrive within {seconds:g} s"
-            headers = {"Connection": "close"}
-            raise RefusedError(408, "slow_body", text, headers=headers) from error
+            raise RefusedError(408, "slow_body", text, headers={"Connection": "close"}) from error
         self.body = bytes(body)
 
     async def read(self) -> Message:
@@ -140,7 +139,7 @@ class _Exchange:
             headers = MutableHeaders(scope=message)
             headers.update(HEADERS)
             headers.setdefault("Cache-Control", "no-cache" if "etag" in headers else "no-store")
-            if self.is_stopping():
+            if self.stopping.is_set():
                 headers["Connection"] = "close"
         await self.send(message)
 
@@ -173,15 +172,10 @@ class LimitsMiddleware:
     """Checks every request before the application sees it."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        settings: ServiceSettings,
-        metrics: Metrics,
-        is_stopping: Callable[[], bool],
+        self, app: ASGIApp, *, settings: ServiceSettings, metrics: Metrics, stopping: Event
     ) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
-        self._is_stopping = is_stopping
+        self._stopping = stopping
         self._active: Counter[str] = Counter()  # requests by client
         self._key = _digest(settings.api_key) if settings.api_key else None
         metrics.gauge("boolattn_requests_active", "Active requests.", self._active.total)
@@ -195,7 +189,7 @@ class LimitsMiddleware:
             scope = {**scope, "method": "GET"}  # the server leaves out the body
         is_change = scope["method"] != "GET" and CHANGED in scope["path"]
         max_body = self._settings.max_upload if is_change else self._settings.max_body
-        exchange = _Exchange(scope, receive, send, max_body, is_change, self._is_stopping)
+        exchange = _Exchange(scope, receive, send, max_body, is_change, self._stopping)
         try:
             await self._answer(exchange)
         except ClientDisconnect:

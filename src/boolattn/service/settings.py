@@ -44,9 +44,8 @@ class ServiceSettings:
     def __post_init__(self) -> None:
         check_types(self)
         if self.batch_wait >= self.timeout:
-            raise ConfigError(
-                f"batch_wait must be below the timeout ({self.timeout} s); got {self.batch_wait}"
-            )
+            limit = f"the timeout ({self.timeout} s)"
+            raise ConfigError(f"batch_wait must be below {limit}; got {self.batch_wait}")
         if self.api_key is not None and len(self.api_key) < _MIN_KEY_LENGTH:
             raise ConfigError(f"an API key needs at least {_MIN_KEY_LENGTH} characters")
 

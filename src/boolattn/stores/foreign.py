@@ -168,8 +168,7 @@ class ForeignStore(ServerStore):
 
     def nearest(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         self.check_length(vectors)
-        queries = self._compared(vectors)
-        return self._search(self._collection.vector_field, [*queries], n, where)
+        return self._search(self._collection.vector_field, [*self._compared(vectors)], n, where)
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         asked = [" ".join(term for term in terms if not is_tag(term)) for terms in queries]
@@ -213,12 +212,10 @@ class ForeignStore(ServerStore):
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Return numbers of rows, whether or not the collection has them."""
-        keys = self._numbered(self._named(ids))
-        return dict(zip(ids, keys.tolist(), strict=True))
+        return dict(zip(ids, self._numbered(self._named(ids)).tolist(), strict=True))
 
     def vectors(self, ids: Sequence[str]) -> dict[str, Array]:
-        read = self._read_vectors(self._named(ids))
-        return {str(name): vector for name, vector in read.items()}
+        return {str(name): v for name, v in self._read_vectors(self._named(ids)).items()}
 
     def documents(self, keys: Keys) -> list[Document | None]:
         if missing := [key for key in keys.tolist() if key not in self._documents]:

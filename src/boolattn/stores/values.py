@@ -45,8 +45,7 @@ def flatten(metadata: Mapping[str, Any]) -> dict[str, Value | list[Value]]:
             for key, inner in value.items():
                 walk(f"{name}.{key}", inner, is_item=is_item, depth=depth + 1)
         elif isinstance(value, list | tuple | set | frozenset):
-            is_set = isinstance(value, set | frozenset)
-            for inner in sorted(value, key=repr) if is_set else value:
+            for inner in sorted(value, key=repr) if isinstance(value, set | frozenset) else value:
                 walk(name, inner, is_item=True, depth=depth + 1)
         elif (plain := _plain(name, value)) is not None:
             lists.update([name] if is_item else ())

@@ -12,15 +12,13 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from boolattn.data.records import Document, checked_documents
-from boolattn.encoders.callables import Encoder, unit
+from boolattn.encoders.callables import Array, Encoder, unit
 from boolattn.errors import DataError
 from boolattn.stores.analysis import cut
 from boolattn.stores.values import flatten, value_hash
 
-Array = NDArray[np.float32]
 Spans = list[tuple[int, int]]
 Batch = list["Entry"]
 #: Encodes lists of texts, in order; a cluster may encode several at once.

@@ -19,7 +19,7 @@ from boolattn.checksums import file_sum
 from boolattn.data.records import Document
 from boolattn.errors import IndexFolderError
 from boolattn.stores.local.manifest import PART, SEGMENTS, Manifest, sync
-from boolattn.stores.values import filter_hash, is_number, items, moment_of, value_hash
+from boolattn.stores.values import Value, filter_hash, is_number, items, moment_of, value_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from boolattn.stores.base import Array, Keys
-    from boolattn.stores.values import Value
     from boolattn.stores.writer import Batch
 
     Columns = dict[str, NDArray[Any]]

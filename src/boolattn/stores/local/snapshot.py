@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Document
     from boolattn.stores.local.words import Words
 
-    FaissIndex = Any
-
+FaissIndex = Any
 #: Filters whose documents are remembered.
 _MAX_MASKS = 64
 #: Maximum number of scores in memory: 256 MB.
@@ -73,9 +72,8 @@ class Snapshot(Rows, Reader):
         if self._graph is not None:
             return self._approximate(vectors, n, where)
         keys, products = self.scan(vectors, where)
-        return [
-            Ranked(keys[rows], scores) for rows, scores in zip(*top_k(products, n), strict=True)
-        ]
+        best = zip(*top_k(products, n), strict=True)
+        return [Ranked(keys[rows], scores) for rows, scores in best]
 
     def _approximate(self, vectors: Array, n: int, where: Filter) -> list[Ranked]:
         """Search more and more rows, until they are of enough documents."""
@@ -276,9 +274,8 @@ def write_graph(folder: Path, manifest: Manifest, rows: Rows, first_row: int) ->
     try:
         faiss.write_index(index, str(path))
     except RuntimeError as error:
-        raise IndexFolderError(
-            f"cannot write {path}: is the disk full? The old index is unchanged"
-        ) from error
+        reason = "is the disk full? The old index is unchanged"
+        raise IndexFolderError(f"cannot write {path}: {reason}") from error
     graph = {"file": path.name, "recall": _recall(index, rows)}
     return replace(manifest.with_files(folder, GRAPH, [path]), graph=graph)
 

@@ -170,8 +170,7 @@ class Words:
         n = max(1, min(n, self._searcher.num_docs))
         with _blaming(self._folder):
             hits = self._searcher.search(query, n, count=False).hits
-            addresses = [address for _, address in hits]
-            rows = self._searcher.fast_field_values(_ROW, addresses)
+            rows = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
         scores = np.array([score for score, _ in hits], np.float32)
         return Ranked(np.array(rows, np.int64), scores)
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from boolattn.errors import ConfigError, MissingDataError, ServerError
+from boolattn.errors import ConfigError, ServerError
+from boolattn.files import installed_by
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
@@ -37,12 +38,10 @@ from boolattn.stores.points.database import (
 )
 from boolattn.stores.points.store import PointStore
 
-try:
+with installed_by("milvus", "Milvus"):
     import grpc
     from pymilvus import DataType, MilvusClient
     from pymilvus.exceptions import MilvusException
-except ImportError as error:
-    raise MissingDataError("Milvus needs: pip install 'boolattn[milvus]'") from error
 
 #: Seconds that an answer may take, and seconds for a graph to be built or read.
 TIMEOUT, _LOAD_TIMEOUT = 30.0, 3600.0

@@ -13,10 +13,9 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
-from pgvector import HalfVector, Vector
-from psycopg.errors import UndefinedTable
 
 from boolattn.errors import ConfigError, ServerError
+from boolattn.files import installed_by
 from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import DELTA, K1, B
 from boolattn.stores.base import Array, one_line
@@ -37,6 +36,10 @@ from boolattn.stores.points.store import PointStore
 from boolattn.stores.settings import HNSW
 from boolattn.stores.values import term_index
 
+with installed_by("pgvector", "Postgres"):
+    from pgvector import HalfVector, Vector
+    from psycopg.errors import UndefinedTable
+
 #: Up to so many selected points are compared one by one, which is exact and as fast.
 _FEW = 16_384
 #: Largest vectors, in bytes: of a graph, and on a page beside the rest of a row.
@@ -50,6 +53,17 @@ _COLUMNS |= {"id": ("json", "U"), "body": ("json", "U")}
 _TARGET = (
     "SELECT substring(pg_get_viewdef(to_regclass(%s)) FROM $$'(.+)'::text AS boolattn_collection$$)"
 )
+_METRICS = {"cosine": COSINE, "ip": DOT, "l2": "L2 distance"}
+#: The columns of a table: type, its category, whether it is the key, how its indexes compare.
+_FIELDS = """
+    SELECT a.attname, t.typname, t.typcategory,
+        coalesce(bool_or(i.indisprimary AND i.indnatts = 1), false),
+        array_agg(split_part(o.opcname, '_', 2)) FILTER (WHERE i.indisvalid)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indkey[0] = a.attnum
+    LEFT JOIN pg_opclass o ON o.oid = i.indclass[0]
+    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
+    GROUP BY a.attnum, 1, 2, 3 ORDER BY a.attnum"""
 _OPERATORS = {COSINE: "<=>", DOT: "<#>"}
 #: Any word of a text, as the database's configuration stems it, or as it is.
 _ANY_WORD = (
@@ -112,7 +126,16 @@ class PostgresCollection(Database):
         return self._server.search(self._named(statement), asked, effort)
 
     def describe(self) -> Described:
-        return self._server.describe(self.collection)
+        [columns], vectors = self.rows_of(_FIELDS, [(self.collection,)]), {}
+        for name, kind, *_, indexes in columns:
+            if kind in ("vector", "halfvec"):
+                source = f"FROM {{points}} WHERE {quoted(name)} IS NOT NULL LIMIT 1"
+                [length] = self.rows_of(f"SELECT vector_dims({quoted(name)}) {source}")  # nosec B608
+                metrics = [_METRICS[index] for index in indexes or () if index in _METRICS]
+                vectors[name] = (length[0][0] if length else 0, [*metrics, COSINE][0])
+        types = {name: (kind, category) for name, kind, category, *_ in columns}
+        keys = [name for name, *_, is_key, _ in columns if is_key]
+        return types, keys, vectors, [name for name, kind, *_ in columns if kind == "tsvector"]
 
     def get(self, keys: Iterable[Any], *names: str) -> dict[Any, Row]:
         columns = ", ".join(map(quoted, (self.id_field, *(names or self.types))))

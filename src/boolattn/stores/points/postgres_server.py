@@ -8,18 +8,16 @@ from contextlib import contextmanager
 from threading import BoundedSemaphore
 from typing import Any
 
-from boolattn.errors import MissingDataError, QueryError, ServerError
+from boolattn.errors import QueryError, ServerError
+from boolattn.files import installed_by
 from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, SIGNS, Condition, Filter, of_type
-from boolattn.stores.foreign import COSINE, DOT, Described
 from boolattn.stores.points.database import LACKS, expression
 from boolattn.stores.settings import busy
 
-try:
+with installed_by("pgvector", "Postgres"):
     import psycopg
     from pgvector.psycopg import register_vector
-except ImportError as error:
-    raise MissingDataError("Postgres needs: pip install 'boolattn[pgvector]'") from error
 
 Connection = Any
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -38,17 +36,6 @@ _SETTINGS = (
     "SET hnsw.scan_mem_multiplier = 4; "
     "SET ivfflat.iterative_scan = relaxed_order; SET ivfflat.probes = 32"
 )
-_METRICS = {"cosine": COSINE, "ip": DOT, "l2": "L2 distance"}
-#: The columns of a table: type, its category, whether it is the key, how its indexes compare.
-_COLUMNS = """
-    SELECT a.attname, t.typname, t.typcategory,
-        coalesce(bool_or(i.indisprimary AND i.indnatts = 1), false),
-        array_agg(split_part(o.opcname, '_', 2)) FILTER (WHERE i.indisvalid)
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indkey[0] = a.attnum
-    LEFT JOIN pg_opclass o ON o.oid = i.indclass[0]
-    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped
-    GROUP BY a.attnum, 1, 2, 3 ORDER BY a.attnum"""
 #: Seconds that an answer may take.
 TIMEOUT = 30.0
 ERRORS = (psycopg.Error, UnicodeEncodeError)
@@ -101,19 +88,6 @@ class PostgresServer:
                     _close_all(self._idle)  # the server was stopped: these broke too
                 else:
                     self._idle.append(connection)
-
-    def describe(self, table: str) -> Described:
-        """Return the columns of a table, as a collection says it."""
-        [columns], vectors = self.search(_COLUMNS, [(table,)]), {}
-        for name, kind, *_, indexes in columns:
-            if kind in ("vector", "halfvec"):
-                source = f"FROM {quoted_table(table)} WHERE {quoted(name)} IS NOT NULL LIMIT 1"
-                [length] = self.search(f"SELECT vector_dims({quoted(name)}) {source}", [()])  # nosec B608
-                metrics = [_METRICS[index] for index in indexes or () if index in _METRICS]
-                vectors[name] = (length[0][0] if length else 0, [*metrics, COSINE][0])
-        types = {name: (kind, category) for name, kind, category, *_ in columns}
-        keys = [name for name, *_, is_key, _ in columns if is_key]
-        return types, keys, vectors, [name for name, kind, *_ in columns if kind == "tsvector"]
 
     def _connect(self, timeout: float, *, is_owner: bool = False) -> Connection:
         connection = psycopg.connect(

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from boolattn.errors import MissingDataError
+from boolattn.files import installed_by
 from boolattn.stores.address import parse_server
 from boolattn.stores.analysis import term_weights
 from boolattn.stores.base import one_line
@@ -33,12 +33,10 @@ from boolattn.stores.foreign import COSINE, DOT, Client, Described, Found, Row
 from boolattn.stores.points.database import CANDIDATES, LACKS, VECTOR, WORDS, Database
 from boolattn.stores.points.store import PointStore
 
-try:
+with installed_by("qdrant", "Qdrant"):
     from qdrant_client import QdrantClient, models
     from qdrant_client.common.client_exceptions import QdrantException
     from qdrant_client.http.exceptions import ApiException
-except ImportError as error:
-    raise MissingDataError("Qdrant needs: pip install 'boolattn[qdrant]'") from error
 
 Model = Any  # of the client's
 TIMEOUT = 30
