@@ -100,6 +100,21 @@ def test_a_number_becomes_a_condition_on_the_field_that_fits(text, phrase, expec
 
 
 @pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("dogs older than 8 years", "age_years", ["age_years>8"]),
+        ("dog, 10 years or older", "age_years", ["age_years>=10"]),
+        ("not older than 5", "age", ["age<=5"]),
+        ("newer than 3 months", "age_months", ["age_months<3"]),
+        ("younger than 2 years", "age_months", ["age_months<24"]),
+        ("films older than 1990", "year", ["year<1990"]),
+    ],
+)
+def test_what_is_older_has_a_higher_age_and_an_earlier_year(text, name, expected):
+    assert conditions(text, {name: (1950, 2020) if name == "year" else (1, 60)}) == expected
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "phones under 5 inches",  # no field fits

@@ -9,7 +9,7 @@ from boolattn.kinds import lexicon
 from boolattn.kinds.lexicon import load_kinds
 from boolattn.query.syntax import parse
 from boolattn.search import Document, Searcher
-from boolattn.search.evidence import Exclusion
+from boolattn.search.exclusion import Exclusion
 from boolattn.search.pipeline import OTHER_LEXICON
 from boolattn.search.result import LeftOut
 from boolattn.stores.filters import Filter

@@ -364,7 +364,7 @@ def test_other_scripts_are_searched_by_vector_and_by_word(retriever, folder):
 
 def test_hybrid_needs_words(folder, retriever):
     searcher = Searcher.build(folder, word_model.corpus(), retriever, words=False)
-    assert not searcher.has_words
+    assert not searcher.settings.words
     with pytest.raises(ConfigError, match="has no words; leave out hybrid, or index words"):
         searcher.search("moths", hybrid=True)
 

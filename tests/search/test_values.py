@@ -121,3 +121,23 @@ def test_no_pool_in_berlin_leaves_out_no_place():
 def test_a_number_that_two_fields_fit_is_named(query, notes):
     rows = [{"text": "Wine.", "price": price, "alcohol": price / 2} for price in (8, 20, 30)]
     assert [*Searcher.from_texts(rows).search(query).notes] == notes
+
+
+def test_a_false_field_denies_what_its_name_is():
+    rows = [
+        {"id": "trench", "title": "Trench coat", "text": "Of cotton.", "waterproof": "no"},
+        {"id": "boots", "title": "Boots", "text": "Of rubber.", "waterproof": True},
+    ]
+    searcher = Searcher.from_texts(rows, kinds={"waterproof": ["trench coat"]})
+    assert [document.id for document in searcher.search("not waterproof").left_out] == ["boots"]
+    bare = Searcher.from_texts(
+        [rows[0] | {"waterproof": ""}], kinds={"waterproof": ["trench coat"]}
+    )
+    assert [document.id for document in bare.search("not waterproof").left_out] == ["trench"]
+
+
+def test_a_vegan_jacket_excludes_no_honey():
+    clothes = Searcher.from_texts(["A vegan jacket.", "Boots of leather.", "A wool skirt."])
+    assert str(clothes.search("vegan jacket").tree_text) == "vegan jacket"
+    food = Searcher.from_texts(["Vegan soup of beans.", "Chicken soup.", "Cake with butter."])
+    assert "NOT meat" in food.search("vegan soup").tree_text

@@ -568,7 +568,7 @@ def test_an_encoder_of_long_vectors_gives_cosines(vectors, retriever):
 def test_a_collection_is_read_and_never_written(vectors, retriever):
     external = Searcher(ArrayCollection(vectors, ROWS), retriever, parser=None)
     assert len(external) == 0
-    assert (external.has_words, external.fields, external.facets, external.examples) == (
+    assert (external.settings.words, external.fields, external.facets, external.examples) == (
         False,
         [],
         (),
@@ -606,7 +606,7 @@ class Worded(ArrayCollection):
 def test_a_word_index_of_the_collection_counts(vectors, retriever):
     collection = Worded(np.roll(vectors, 1, axis=0), ROWS)  # the vectors are of other rows
     external = Searcher(collection, retriever, parser=None)
-    assert external.has_words
+    assert external.settings.words
     by_vector = external.search("moths AND Borneo", k=3, hybrid=False)
     assert not by_vector.hybrid
     assert not hasattr(collection, "asked")

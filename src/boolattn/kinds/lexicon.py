@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Spans = Iterable[tuple[int, int]]
+
 #: Written by ``experiments/kinds_lexicon.py``.
 _FILE = Path(__file__).with_name("wordnet.npz")
 _ADDITIONS = Path(__file__).with_name("additions.txt")
@@ -98,6 +100,7 @@ class Mention(NamedTuple):
     start: int
     end: int
     entries: tuple[int, ...]  # nodes and flags
+    is_negated: bool = False
 
 
 class Kinds:
@@ -149,15 +152,17 @@ class Kinds:
         """Tell whether an English word, or a plural, is known, whatever it means."""
         return any(f in _other_words() or self._known(f) is not None for f in _singulars(word))
 
-    def mentions(self, text: str) -> Iterator[Mention]:
+    def mentions(self, text: str, negated: Spans = ()) -> Iterator[Mention]:
         """Yield the phrases of a text that are in the lexicon; the longest wins, or a user's.
 
         A capitalised word inside a sentence is a name, and beside another one a part of a longer
         name: "Jordan Peele" is no country. In a line of capitalised words case says nothing.
         """
-        start = 0
+        spans, start = list(negated), 0
         for line in text.splitlines(keepends=True):
-            yield from self._in_line(text, start, start + len(line))
+            for mention in self._in_line(text, start, start + len(line)):
+                is_negated = any(first <= mention.start < last for first, last in spans)
+                yield mention._replace(is_negated=True) if is_negated else mention
             start += len(line)
 
     def _in_line(self, text: str, start: int, stop: int) -> Iterator[Mention]:
@@ -205,26 +210,18 @@ class Kinds:
         is_listed = any(form in self._added for form in _singulars(" ".join(words)))
         return not is_listed and any(f in self._users for word in words for f in _singulars(word))
 
-    def tags(
-        self, text: str, negated: Iterable[tuple[int, int]] = ()
-    ) -> tuple[frozenset[str], frozenset[str]]:
-        """Return tags of the kinds that a text asserts, and of those that it only negates."""
-        spans, end, lacked = list(negated), 0, set[str]()
-        asserted, denied = set[str](), set[str]()
-        for mention in self.mentions(text):
+    def tags(self, text: str, negated: Spans = ()) -> tuple[frozenset[str], ...]:
+        """Return tags: of kinds that a text asserts, only negates, and negates by their names."""
+        end, lacked, asserted, denied, free_of = 0, *(set[str]() for _ in range(4))
+        for mention in self.mentions(text, negated):
             tags = frozenset(self._tags(mention.entries))
-            if any(start <= mention.start < stop for start, stop in spans):
-                lacked = {*_itself(mention), *(lacked if mention.start - end < _LIST else ())}
-                end, denied = mention.end, denied | tags
+            if mention.is_negated:
+                itself = {_tag(e >> SHIFT) for e in mention.entries if not e & (MEMBER | RELATED)}
+                lacked = itself | (lacked if mention.start - end < _LIST else set())
+                end, denied, free_of = mention.end, denied | tags, free_of | itself
             else:  # an alcohol-free beer is no alcohol
                 asserted |= tags - lacked if _FREE.fullmatch(text, end, mention.start) else tags
-        return frozenset(asserted), frozenset(denied - asserted)
-
-    def lacked(self, text: str, negated: Iterable[tuple[int, int]]) -> frozenset[str]:
-        """Return the tags of the kinds that a text negates by their own names."""
-        spans = list(negated)
-        mentions = (m for m in self.mentions(text) if any(a <= m.start < b for a, b in spans))
-        return frozenset(tag for mention in mentions for tag in _itself(mention))
+        return frozenset(asserted), frozenset(denied - asserted), frozenset(free_of)
 
     def senses(self, phrase: str) -> list[tuple[str, ...]]:
         """Return the tags of each kind that a phrase may name; the usual one first.
@@ -249,17 +246,11 @@ class Kinds:
                     words = words[n:]
                     break
 
-    def witnesses(
-        self, text: str, tags: Iterable[str], negated: Iterable[tuple[int, int]] = ()
-    ) -> list[str]:
+    def witnesses(self, text: str, tags: Iterable[str], negated: Spans = ()) -> list[str]:
         """Return the phrases of a text that name a thing of one of some kinds, and not a lack."""
-        wanted, spans = frozenset(tags), list(negated)
-        named = (m for m in self.mentions(text) if not wanted.isdisjoint(self._tags(m.entries)))
-        return list(
-            dict.fromkeys(
-                text[m.start : m.end] for m in named if not any(a <= m.start < b for a, b in spans)
-            )
-        )
+        wanted, mentions = frozenset(tags), self.mentions(text, negated)
+        named = (m for m in mentions if not wanted.isdisjoint(self._tags(m.entries)))
+        return list(dict.fromkeys(text[m.start : m.end] for m in named if not m.is_negated))
 
     def _named(self, phrase: str) -> tuple[int, ...]:
         entries = tuple(e for e in self._find(plain_phrase(phrase)) or () if not e & MEMBER)
@@ -352,11 +343,6 @@ def is_tag(term: str) -> bool:
 def related(tag: str) -> str:
     """Return the tag of what only has to do with a kind, as "Italian" has with Italy."""
     return "~" + tag[1:]
-
-
-def _itself(mention: Mention) -> set[str]:
-    """Return the tags of the kinds that a phrase is the name of."""
-    return {_tag(e >> SHIFT) for e in mention.entries if not e & (MEMBER | RELATED)}
 
 
 def _tag(node: int) -> str:

@@ -33,7 +33,7 @@ _LOW, _HIGH = _NUMBER.format("low"), _NUMBER.format("high")
 _UNIT = r"(?:\s*(?P<unit>square\s\w+|sq\.?\s\w+|[^\W\d]+2?|[%€£$]))?"
 _CURRENCY = r"(?P<currency>[$€£]\s?)?"
 _SIGNS = {"<": "less", "<=": "at_most", ">": "more", ">=": "at_least"}
-_OF_AGES = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MIRRORED = str.maketrans("<>", "><")
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _VERB = rf"(?:(?:{any_of(_TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
@@ -191,10 +191,7 @@ def _iso(match: re.Match[str]) -> str:
 def _read(
     match: re.Match[str], text: str, ranges: Mapping[str, Range], names: list[str]
 ) -> NumberPhrase | None:
-    """Return the phrase of a match, with the words before it; ``None`` where no field fits.
-
-    Several fields that a comparison fits are added to ``names``.
-    """
+    """Return the phrase of a match; of a comparison, add several fields that fit to ``names``."""
     groups = match.groupdict()
     limits = _limits(groups)
     word, said = (groups.get("unit") or "").lower(), match[0].lower()
@@ -228,7 +225,7 @@ def _read(
     before = _BEFORE.search(text, max(0, start - _NEAR), start)
     start, is_negated = (before.start(), bool(before["negation"])) if before else (start, False)
     if {"older", "newer"} & phrase.words and phrase.values[0] < _FIRST_YEAR:  # of an age
-        limits = [(_OF_AGES[sign], value) for sign, value in limits]
+        limits = [(sign.translate(_MIRRORED), value) for sign, value in limits]
     is_limit = len(limits) == 1 or text[:start].rstrip().endswith("s")  # "no films in 1984"
     if is_limit and _NO_SUCH.match(text, 0, start) and not _WANTED.match(match[0]):
         start, is_negated = 0, True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from boolattn.query.rewriting import (
     EVERYTHING_BUT,
     after_everything,
     implied_exclusions,
-    is_request,
     mixes_operators,
     read_exclusions,
     read_negated_form,
@@ -23,7 +23,7 @@ from boolattn.query.rewriting import (
     with_exclusion_last,
 )
 from boolattn.query.syntax import anchored, parse_with_spans
-from boolattn.query.tokens import is_explicit
+from boolattn.query.tokens import WORDS, any_of, is_explicit
 from boolattn.query.tree import (
     Atom,
     Everything,
@@ -47,6 +47,16 @@ if TYPE_CHECKING:
     from boolattn.query.numbers import NumberPhrase
     from boolattn.query.parsed_query import Span, Spans
     from boolattn.query.parser import Parser
+
+#: Somebody speaks for himself or asks; a passage of a document seldom does.
+_ASKS = re.compile(
+    r"\b(?:i|me|my|mine|we|us|our|please|anyone|anybody|(?:can|could|will|would|do|have) you)\b|\?",
+    re.IGNORECASE,
+)
+#: Words that name nothing.
+_EMPTY = re.compile(rf"(?:(?:{any_of(WORDS['empty'])})\b|\W|_)*")
+#: Of a longer text the parser may not have read the end.
+_MOST_WORDS = 90
 
 
 @dataclass(frozen=True)
@@ -157,7 +167,7 @@ class QueryReader:
         parsed = output.parsed
         if parsable != text and (parsed is None or parsed.is_plain):
             parsed = split_at_and(parsable)
-        if parsed is None or (parsed.is_plain and not is_request(text, parsed.operands[0])):
+        if parsed is None or (parsed.is_plain and not _is_request(text, parsed.operands[0])):
             return replace(plan, fallback=output.reason)
         inner = parsed.tree(parsable)
         tree, named = join_all([inner, *self.added]), " ".join(in_words(inner).split())
@@ -229,3 +239,23 @@ def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:
     if words(text, parsed.operands[0]) != EVERYTHING_BUT.strip():
         return None
     return replace(output, parsed=parsed.moved([*[-1] * n, *range(len(text) - n)]))
+
+
+def _is_request(text: str, spans: Spans) -> bool:
+    """Tell whether a text asks for what one span of it names, in less than half of its words.
+
+    >>> text = "I run a small museum and have no budget. Could you find me moths of Borneo?"
+    >>> _is_request(text, ((59, 74),)), _is_request("moths of Borneo, please", ((0, 15),))
+    (True, False)
+    >>> _is_request(text, ((8, 20), (59, 74)))  # words that do not stand together name nothing
+    False
+    """
+    if len(spans) != 1:
+        return False
+    (start, end), n_words = spans[0], len(text.split())
+    return (
+        n_words <= _MOST_WORDS
+        and 2 * len(text[start:end].split()) < n_words
+        and not _EMPTY.fullmatch(text[start:end].lower())
+        and bool(_ASKS.search(f"{text[:start]} {text[end:]}"))
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from boolattn.query.parsed_query import Gap, ParsedQuery, Span, Spans
+from boolattn.query.parsed_query import Gap, ParsedQuery, Span
 from boolattn.query.tokens import QUOTED, WORDS, any_of, find_cues, phrases_of
 from boolattn.query.tree import EVERYTHING, Operator
 
@@ -42,11 +42,6 @@ _NOT_WITHOUT = re.compile(
 )
 #: "doesnt bark" and "isnt toxic", which the parser does not know.
 _UNMARKED = re.compile(rf"\b(?!ain|can|don|won){_AUXILIARY}nt\b|(?<=\bwho )wont\b", re.IGNORECASE)
-#: What excludes nothing: "not sure if dress or skirt", "I don't care about the colour".
-_IDLE = re.compile(
-    r"\bnot\s+sure\s+(?:if|whether)\b|\b(?:i\s+)?(?:do\s+not|don['\u2019]?t)\s+care\s+(?:about|if|whether)\b",
-    re.IGNORECASE,
-)
 _LONGER = re.compile(rf"(?:^|(?<=, ))(?ai:{'|'.join(WORDS['longer_forms'])})(?!\w)|(?ai:\bw/out\b)")
 #: "hotels that are not expensive and have a pool": only the first is negated.
 _AND_HAS = re.compile(r"(?<=\w) and ha(?:s|ve) (?=(?:an?|its|the|their)\b)", re.IGNORECASE)
@@ -131,7 +126,6 @@ def rewrite(text: str) -> str:
     ('tools, not in the attic ', 'soup, no fish ', '    books')
     """
     text = _HOLD.sub("sans ", text)
-    text = _IDLE.sub(lambda match: " " * len(match[0]), text)
     text = _UNMARKED.sub(lambda match: "not".ljust(len(match[0])), text)
     text = _LONGER.sub(
         lambda m: WORDS["longer_forms"].get(m[0].lower(), "w/o").ljust(len(m[0])), text
@@ -312,15 +306,6 @@ _FORMS = tuple(
         rf"(?:\s+for)?)\s+{_NEGATED}",
     )
 )
-#: Somebody speaks for himself or asks; a passage of a document seldom does.
-_ASKS = re.compile(
-    r"\b(?:i|me|my|mine|we|us|our|please|anyone|anybody|(?:can|could|will|would|do|have) you)\b|\?",
-    re.IGNORECASE,
-)
-#: Words that name nothing.
-_EMPTY = re.compile(rf"(?:(?:{any_of(WORDS['empty'])})\b|\W|_)*")
-#: Of a longer text the parser may not have read the end.
-_MOST_WORDS = 90
 
 
 def read_negated_form(text: str, *, is_parsed: bool = False) -> ParsedQuery | None:
@@ -338,23 +323,3 @@ def read_negated_form(text: str, *, is_parsed: bool = False) -> ParsedQuery | No
             is_negated = tuple(name == "negated" for name in names)
             return ParsedQuery(operands, is_negated, (Gap(Operator.AND),))
     return None
-
-
-def is_request(text: str, spans: Spans) -> bool:
-    """Tell whether a text asks for what one span of it names, in less than half of its words.
-
-    >>> text = "I run a small museum and have no budget. Could you find me moths of Borneo?"
-    >>> is_request(text, ((59, 74),)), is_request("moths of Borneo, please", ((0, 15),))
-    (True, False)
-    >>> is_request(text, ((8, 20), (59, 74)))  # words that do not stand together name nothing
-    False
-    """
-    if len(spans) != 1:
-        return False
-    (start, end), n_words = spans[0], len(text.split())
-    return (
-        n_words <= _MOST_WORDS
-        and 2 * len(text[start:end].split()) < n_words
-        and not _EMPTY.fullmatch(text[start:end].lower())
-        and bool(_ASKS.search(f"{text[:start]} {text[end:]}"))
-    )

@@ -12,7 +12,8 @@ import numpy as np
 from boolattn.query.tree import Where, atoms
 from boolattn.scoring.exact import SHORTLIST, Ranked, highest, leader, top_k
 from boolattn.scoring.fitted import Fitted, fit
-from boolattn.search.evidence import Exclusion, LexicalEvidence
+from boolattn.search.evidence import LexicalEvidence
+from boolattn.search.exclusion import Exclusion
 from boolattn.stores.analysis import operand_terms
 from boolattn.stores.filters import Condition, Filter, clause_conditions
 

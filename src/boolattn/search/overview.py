@@ -188,7 +188,7 @@ def _topics(documents: Sequence[Document], fields: Sequence[str]) -> dict[str, s
         labels = [*_WORD.findall(document.title), *(v for v in values if isinstance(v, str))]
         marked.update({_key(label) for label in labels})
         text = document.text[:_CHARACTERS]
-        things = (text[start:end] for start, end, _ in load_kinds().mentions(text))
+        things = (text[m.start : m.end] for m in load_kinds().mentions(text))
         for label in (*labels, *things):
             if key := _key(label):
                 holders.setdefault(key, set()).add(number)

@@ -222,11 +222,6 @@ class Searcher:
             overview: T = self._overviews[find][1]
             return overview
 
-    @property
-    def has_words(self) -> bool:
-        """Whether hybrid search is possible."""
-        return self.store.settings.words
-
     def _check_model(self) -> None:
         """Refuse another model than the store's, if that is known."""
         if self.settings.fingerprint:

@@ -139,7 +139,7 @@ class Handlers:
             "version": boolattn.__version__,
             "documents": await asyncio.to_thread(len, self.searcher),
             "model": self.settings.label,
-            "has_words": self.searcher.has_words,
+            "has_words": self.searcher.settings.words,
             "max_k": self.settings.max_k,
             "max_length": self.settings.max_length,
         }

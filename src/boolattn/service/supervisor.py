@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PAUSE_S, _MAX_PAUSE_S, _LONG_S = 1.0, 30.0, 60.0
 _PR_SET_PDEATHSIG = 1
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def supervise(
@@ -45,14 +46,16 @@ def supervise(
     while True:
         is_ready = True
         while is_ready and not asked and unserved:
-            _handle(signal.SIG_DFL)  # a signal ends this process, and so its workers
             reading, writing = os.pipe()
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the worker is known
             listener, worker = unserved.pop(), os.fork()
+            if worker:
+                workers[worker] = listener, time.monotonic()
+            _handle(pass_on if worker else signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             if not worker:
                 _end_with_parent()
                 return listener, partial(os.write, writing, b"1")
-            workers[worker] = listener, time.monotonic()
-            _handle(pass_on)
             os.close(writing)
             is_ready = bool(os.read(reading, 1))  # nothing if the worker has ended
             os.close(reading)
@@ -74,12 +77,12 @@ def supervise(
         cause = signal.Signals(-status).name if status < 0 else f"status {status}"
         line = f"boolattn: the service ended with {cause}; it starts again in {pause:g} s"
         click.echo(line, err=True)
-        _handle(signal.SIG_DFL)
+        _handle(signal.SIG_DFL)  # a signal ends this process, and so its workers
         time.sleep(pause)
 
 
 def _handle(handler: signal.Handlers | Callable[[int, object], None]) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _SIGNALS:
         signal.signal(number, handler)
 
 

@@ -70,9 +70,9 @@ _FREE_OF = re.compile(
     r"\b(?:free (?:of|from)|lack(?:s|ing)|(?<![\d.,])0(?:\.0)? ?%)(?!\w)", re.IGNORECASE
 )
 _SHORT = 60  # characters of a value of the metadata that is searched as words too
-#: Values that say that a document is or has what the field is called.
-_TRUE = frozenset(("allowed", "available", "included", "true", "y", "yes"))
-_FALSE = frozenset(("false", "n", "no", "none"))
+#: Values that say whether a document is or has what the field is called.
+_TRUTH = dict.fromkeys(("allowed", "available", "included", "true", "y", "yes"), True)
+_TRUTH |= dict.fromkeys(("false", "n", "no", "none"), False)
 _GAP = re.compile(r"(?<=[a-z])(?=[A-Z])|[_.]")
 _AROUND = re.compile(
     r"^(?:allows|has|is|with)\s+|\s+(?:accepted|allowed|available|included|offered|welcome)$",
@@ -229,11 +229,6 @@ def cut(text: str, n_tokens: int) -> list[tuple[int, int]]:
     return [(start, start + len(text[start:end].rstrip())) for start, end in pairs]
 
 
-def is_value(term: str) -> bool:
-    """Tell the tag of a value from other terms."""
-    return term.startswith("=")
-
-
 class DocumentTerms(NamedTuple):
     """The words of a document, as they are indexed, and tags: of its values, and of kinds."""
 
@@ -247,28 +242,18 @@ def indexed_text(document: Document) -> str:
     return "\n".join([document.title, document.text, *named_values(document.metadata)])
 
 
-def named_values(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the short texts of metadata, and the names of fields that are true.
+def named_values(metadata: Mapping[str, Any], *, is_true: bool = True) -> Iterator[str]:
+    """Yield the short texts of metadata, and the names of fields that are true; or false ones.
 
     >>> list(named_values({"city": "Rome", "petsAllowed": True, "has_pool": "yes", "rooms": 9}))
     ['Rome', 'pets', 'pool']
     """
     for name, listed in metadata.items():
         for value in items(listed):
-            if _says(value, _TRUE):
-                yield _plain_name(name)
-            elif isinstance(value, str) and len(value) <= _SHORT:
+            if (truth := _TRUTH.get(str(value).casefold())) is is_true:
+                yield _AROUND.sub("", _GAP.sub(" ", name)) or name
+            elif isinstance(value, str) and truth is None and is_true and len(value) <= _SHORT:
                 yield value
-
-
-def _says(value: object, words: Set[str]) -> bool:
-    """Tell whether a value is one of some words, in any case: True is "true"."""
-    return isinstance(value, str | bool) and str(value).casefold() in words
-
-
-def _plain_name(name: str) -> str:
-    """Return what a field says of a document, without the words around it."""
-    return _AROUND.sub("", _GAP.sub(" ", name)) or name
 
 
 def value_tags(text: str, *, whole: bool = False) -> list[str]:
@@ -292,14 +277,13 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     spans = cut(document.text, _PART if len(document.text) > _LONG else 0)
     n_parts, tags = Counter[str](), set[str]()
     # "Alcohol-free" of a title, a value or a false field is said of the whole document.
-    pairs = ((name, value) for name, listed in document.metadata.items() for value in items(listed))
-    false = [f"{_plain_name(name)}: no" for name, value in pairs if _says(value, _FALSE)]
+    false = (f"{name}: no" for name in named_values(document.metadata, is_true=False))
     label = "\n".join([indexed_text(replace(document, text="")), *false])
-    free_of = kinds.lacked(label, negated_spans(label)) if kinds else frozenset()
+    free_of = kinds.tags(label, negated_spans(label))[2] if kinds else frozenset()
     for number, span in enumerate(spans):
         text = indexed_text(replace(document, text=document.text[slice(*span)]))
         negated = list(negated_spans(text))
-        named, lacked = kinds.tags(text, negated) if kinds else ((), ())
+        named, lacked = kinds.tags(text, negated)[:2] if kinds else ((), ())
         tags.update(named, lacked)
         for term in {*asserted_terms(text, negated), *(tag for tag in named if tag not in free_of)}:
             n_parts[term] += len(spans) if number == 0 else 1
