@@ -38,7 +38,7 @@ DOCUMENTS = {
 class WordSearcher:
     """Scores by shared words; parses "but not" and "or" as a model would."""
 
-    has_words = True
+    settings = SimpleNamespace(words=True)
     facets = ()
     examples = ()
 
