@@ -118,7 +118,7 @@ def words(text: str, spans: Sequence[Span]) -> str:
     'moths of Sumatra'
     """
     pieces = (" ".join(text[start:end].split()).strip(" ,;:.?!") for start, end in spans)
-    return " ".join(filter(None, pieces))
+    return _LAST_CUE.sub("", " ".join(filter(None, pieces)))
 
 
 def span_labels(
