@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from boolattn.encoders.callables import CallableEncoder
-from boolattn.scoring.exact import Ranked
+from boolattn.scoring.exact import Ranked, shortlist_spread
 from boolattn.search import Searcher
 from boolattn.search.candidates import NOTHING
 from boolattn.search.evidence import LexicalEvidence
@@ -70,3 +70,13 @@ def test_equal_scores_say_nothing_whatever_their_rounding(error, is_used):
     fitted, added = evidence.fit(keys, similarities)
     assert bool(fitted.factors[0]) == is_used
     assert np.array_equal(added, similarities) != is_used
+
+
+def test_of_nearly_equal_scores_at_most_ten_spreads_count():
+    keys = np.arange(300)
+    similarities = np.linspace(0, 1, 300, dtype=np.float32)[None]
+    scores = (8 + np.linspace(0, 0.01, 200)).astype(np.float32)
+    evidence = LexicalEvidence((Ranked(keys[:200], scores), NOTHING))
+    _, added = evidence.fit(keys, similarities)
+    most = (added - similarities).max() / shortlist_spread(similarities[0])
+    assert most == pytest.approx(10, rel=1e-3)

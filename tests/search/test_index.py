@@ -198,8 +198,8 @@ def test_documents_are_added_replaced_and_deleted(folder, retriever):
         searcher.delete(["moths-java", "both"])
     assert searcher.document("moths-java")
     # A deleted document may be added again.
-    place = {"place": "Borneo"}
-    searcher.add([Document(id="both", text="moths Borneo Sumatra", metadata=place)])
+    metadata = {"place": "Borneo"}
+    searcher.add([Document(id="both", text="moths Borneo Sumatra", metadata=metadata)])
     assert ids(searcher.search("moths Borneo Sumatra", k=1, hybrid=False)) == ["both"]
     # A reader sees nothing of it before it refreshes.
     assert len(reader) == N

@@ -141,3 +141,18 @@ def test_a_vegan_jacket_excludes_no_honey():
     assert str(clothes.search("vegan jacket").tree_text) == "vegan jacket"
     food = Searcher.from_texts(["Vegan soup of beans.", "Chicken soup.", "Cake with butter."])
     assert "NOT meat" in food.search("vegan soup").tree_text
+
+
+def test_a_place_is_no_name_of_the_things():
+    rows = [
+        {"id": "nurse", "text": "A nurse for a ward in Leeds.", "kind": "job"},
+        {"id": "cook", "text": "A cook in Hull.", "kind": "job"},
+    ]
+    result = Searcher.from_texts(rows).search("no jobs leeds")
+    assert "cook" in {hit.id for hit in result.hits}
+
+
+def test_a_field_that_is_true_is_a_word_of_the_query(searcher):
+    result = searcher.search("with pool", 2)
+    assert all(map(result.has_words, result.hits))
+    assert not result.warnings

@@ -32,6 +32,7 @@ _ADDITIONS = Path(__file__).with_name("additions.txt")
 #: Flags of an entry: the name of one thing; a thing of a kind whose name is not the kind's; written
 #: with a capital letter; an adjective, which says that something has to do with the kind.
 NAME, MEMBER, CAPITAL, RELATED = 1, 2, 4, 8
+VALUE = "="  # begins the tag of a value of the metadata
 SHIFT = 4
 _LONGEST, _LIST = 4, 6  # words of a phrase, and characters between those of a list
 _WORD = re.compile(r"[^\W_]+")
@@ -337,7 +338,7 @@ def _singulars(word: str) -> tuple[str, ...]:
 
 def is_tag(term: str) -> bool:
     """Tell the tag of a kind, or of a value, from a word."""
-    return term.startswith(("#", "~", "="))
+    return term.startswith(("#", "~", VALUE))
 
 
 def related(tag: str) -> str:

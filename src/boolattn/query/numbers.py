@@ -119,13 +119,11 @@ class NumberPhrase(NamedTuple):
 
 
 def find_numbers(
-    text: str,
-    ranges: Callable[[], Mapping[str, Range]],
-    unclear: dict[str, list[str]] | None = None,
+    text: str, ranges: Callable[[], Mapping[str, Range]], notes: list[str] | None = None
 ) -> list[NumberPhrase]:
     """Find phrases that fit a field; ``ranges`` returns the least and largest value of each.
 
-    What stands between quotes is text. Phrases that fit several fields alike become ``unclear``.
+    What stands between quotes is text. A phrase that fits several fields alike is a note.
 
     >>> [phrase] = find_numbers("laptops under 1 kg", lambda: {"price": (9, 99), "weight": (1, 3)})
     >>> phrase.start, phrase.end, phrase.tree
@@ -142,8 +140,9 @@ def find_numbers(
             names = list[str]()
             if not is_taken and (phrase := _read(match, text, ranges(), names)):
                 phrases.append(phrase)
-            elif names and unclear is not None:
-                unclear[match[0].strip()] = names
+            elif names and notes is not None:
+                fields = " and ".join(names)
+                notes.append(f"{match[0].strip()!r} fits {fields}, so it is text; name one of them")
     return _with_or(text, sorted(phrases))
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.kinds.lexicon import is_tag
+from boolattn.kinds.lexicon import VALUE, is_tag
 from boolattn.scoring.exact import Ranked, shortlist_size, shortlist_spread
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class LexicalEvidence:
     def of(cls, reader: Reader, terms: Iterable[Sequence[str]], where: Filter) -> LexicalEvidence:
         """Search the best documents of the terms of each vector."""
         lists, n, answers = list(terms), reader.max_word_hits, []
-        words = [[term for term in listed if not term.startswith("=")] for listed in lists]
-        tags = [t for t in dict.fromkeys(chain.from_iterable(lists)) if t.startswith("=")]
+        words = [[term for term in listed if not term.startswith(VALUE)] for listed in lists]
+        tags = [t for t in dict.fromkeys(chain.from_iterable(lists)) if t.startswith(VALUE)]
         known = [tag for tag, number in zip(tags, reader.frequencies(tags), strict=True) if number]
         for keys, scores in reader.words([*words, *([tag] for tag in known)], n, where):
             order = np.argsort(keys)
@@ -86,8 +86,8 @@ class LexicalEvidence:
                 factors[row] = shortlist_spread(values) / spread
             if scores[row + n].any():
                 factors[row + n] = np.ptp(values + factors[row] * scores[row])
-        fitted = replace(self, factors=factors)
-        return fitted, fitted.add(keys, similarities)
+        words, named = np.split(factors * scores, 2)
+        return replace(self, factors=factors), similarities + words + named
 
     def add(self, keys: Keys, similarities: Array) -> Array:
         """Return similarities with the evidence of these documents added."""

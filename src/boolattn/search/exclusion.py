@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.kinds.lexicon import related
+from boolattn.kinds.lexicon import VALUE, is_tag, related
 from boolattn.query.tree import Clause, QueryTree, clauses, conjunctions, signed_atoms, truth
 from boolattn.stores import analysis
 from boolattn.stores.analysis import operand_terms, terms_of, value_tags
@@ -214,8 +214,8 @@ class Exclusion:
     def _reason(
         self, words: str, group: tuple[str, ...], document: Document
     ) -> tuple[str, str] | None:
-        if not (tags := [term for term in group if term.startswith(("#", "~"))]):
-            terms = frozenset(word for term in group for word in term.lstrip("=").split())
+        if not (tags := [term for term in group if is_tag(term) and not term.startswith(VALUE)]):
+            terms = frozenset(word for term in group for word in term.lstrip(VALUE).split())
             spans = analysis.matched_words(words, terms, 0, len(words))
             named = dict.fromkeys(repr(words[start:end]) for start, end in spans)
             return f"it mentions {' and '.join(named)}", ""

@@ -167,7 +167,7 @@ class StoreQueryReader(QueryReader):
         is_plain = not self.uses_syntax(text)
         cues = self._cues(text) if is_plain else {}
         text = _corrected(text, cues)
-        unclear: dict[str, list[str]] = {}
+        unclear: list[str] = []
         phrases = self._numbers(text, unclear) if is_plain else []
         plan = super().read(without_numbers(text, phrases))
         plan = self.with_conditions(plan, text, phrases) if phrases else plan
@@ -180,11 +180,7 @@ class StoreQueryReader(QueryReader):
             "between quotes it is text"
             for phrase in phrases
         ]
-        notes += [
-            f"{said!r} fits {' and '.join(names)}, so it is text; name one of them"
-            for said, names in unclear.items()
-        ]
-        notes = [*_word_note(cues), *notes, *_word_note(words)]
+        notes = [*_word_note(cues), *notes, *unclear, *_word_note(words)]
         wording = _corrected(plan.wording, words)
         return replace(plan, tree=tree, wording=wording, notes=tuple(notes))
 
@@ -213,7 +209,7 @@ class StoreQueryReader(QueryReader):
             and distance(word.lower(), cue) == 1
         }
 
-    def _numbers(self, text: str, unclear: dict[str, list[str]]) -> list[NumberPhrase]:
+    def _numbers(self, text: str, unclear: list[str]) -> list[NumberPhrase]:
         """Find numbers in a text that are conditions on the metadata, and what somebody did."""
         phrases = self._done(text)
         remaining = without_numbers(text, phrases)

@@ -10,6 +10,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boolattn.files import package_table
+from boolattn.kinds.lexicon import VALUE, Kinds
 from boolattn.query.tokens import WORDS, any_of, find_cues
 from boolattn.query.tree import Operator
 from boolattn.stores.values import items
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Set
 
     from boolattn.data.records import Document
-    from boolattn.kinds.lexicon import Kinds
 
     Analyzer = Any
 
@@ -264,7 +264,9 @@ def value_tags(text: str, *, whole: bool = False) -> list[str]:
     """
     terms = [re.sub("v$", "f", term) for term in terms_of(text)]  # "elv" is the stem of elves
     phrases = [*terms, *map(" ".join, pairwise(terms)), " ".join(terms)]
-    return [f"={phrase}" for phrase in dict.fromkeys(phrases[-1:] if whole else phrases) if phrase]
+    return [
+        f"{VALUE}{phrase}" for phrase in dict.fromkeys(phrases[-1:] if whole else phrases) if phrase
+    ]
 
 
 def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
