@@ -16,7 +16,7 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 25_143,
+    "src": 25_141,
     "benchmark_data": 2_666,
     "experiments": 3_751,
     "benchmarks": 1_873,
