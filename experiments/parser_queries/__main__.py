@@ -69,9 +69,10 @@ COUNTS = {
     "letters": 40_000,
     "passages": 16_000,
     "listed": 24_000,
+    "typed": 60_000,
 }
 #: The sources that may hold the words of the taxa benchmark's held-out wordings.
-_EXEMPT = frozenset({"everyday", "letters", "passages", "listed"})
+_EXEMPT = frozenset({"everyday", "letters", "passages", "listed", "typed"})
 _HELD_OUT = "held_out:"
 #: One held-out query for so many training queries of a generator.
 _HELD_OUT_SHARE = 40
@@ -109,6 +110,7 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
         "everyday": everyday_queries(counts["everyday"], seed),
         "letters": letter_queries(counts["letters"], seed),
         "listed": everyday_queries(counts["listed"], seed, "listed"),
+        "typed": everyday_queries(counts["typed"], seed, "typed"),
         **_held_out(counts, seed),
     }
     if options.texts:

@@ -70,8 +70,7 @@ def test_a_plain_text_with_cue_words_says_so():
 @pytest.mark.parametrize(
     ("slots", "reason"),
     [
-        ([("bees", NEGATED)], "no operand is positive"),
-        ([], "no operand is positive"),
+        ([], "no words of its own"),
         ([("red moths", POSITIVE), ("", POSITIVE)], "no words of its own"),
         ([("red moths", POSITIVE), ("moths", NEGATED)], "no words of its own"),
     ],
@@ -81,6 +80,12 @@ def test_what_makes_no_sense_is_not_parsed(slots, reason):
     assert output.parsed is None
     assert output.confidence == 0
     assert reason in output.reason
+
+
+def test_negated_operands_alone_follow_an_empty_one():
+    parsed = _decoded([("bees", NEGATED)], []).parsed
+    assert parsed.operands[0] == ()
+    assert parsed.tree(TEXT) == parse("everything NOT bees")
 
 
 def test_only_operators_in_capitals_become_signs():

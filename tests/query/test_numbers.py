@@ -249,7 +249,19 @@ def test_a_date_may_have_the_name_of_a_month_and_a_period_may_be_negated(phrase,
 
 def test_a_month_is_asked_of_dates_only():
     assert conditions("films before March 1990") == []
-    assert conditions("films of May 2020 about marble 2020", {"on": (2018, 2023, True)}) == []
+    assert conditions("films about marble 2020", {"on": (2018, 2023, True)}) == []
+
+
+@pytest.mark.parametrize("text", ["May 2020", "films of May 2020", "films, 2020-05 or later"])
+def test_a_month_of_a_year_needs_no_preposition(text):
+    expected = ["on>=2020-05", "on<=2020-05"][: 1 if "later" in text else 2]
+    assert conditions(text, {"on": (2018, 2023, True)}) == expected
+    assert conditions(text, {"year": (2018, 2023)}) == []
+
+
+def test_signs_compare_without_a_field_before_them():
+    assert conditions("shoes < 100, > 20", {"price": (5, 200)}) == ["price<100", "price>20"]
+    assert conditions("shoes <=100", {"price": (5, 200)}) == ["price<=100"]
 
 
 def test_two_phrases_are_found_in_their_order():

@@ -172,8 +172,6 @@ def read_labelled_queries(path: Path) -> dict[str, list[LabelledQuery]]:
         negated = tuple(at in row["negated"] for at in range(len(operands)))
         if len(row["gaps"]) != len(operands) - 1 or sum(negated) != len(row["negated"]):
             raise DataError(f"{where}: 'negated' or 'gaps' do not fit {len(operands)} operands")
-        if all(negated):
-            raise DataError(f"{where}: a query has a positive operand")
         parsed = ParsedQuery(operands, negated, tuple(_GAPS[gap] for gap in row["gaps"]))
         queries.setdefault(row["source"], []).append(LabelledQuery(row["text"], parsed))
     return queries

@@ -72,12 +72,13 @@ _FORMS = tuple(
         # "from 2020 on", but not "from 2020 on disc".
         rf"(?:from|since)\s+{_LOW}\s+(?:and\s+)?"
         rf"(?P<limit>onwards?|on(?!\s+(?!(?:{'|'.join(_TABLE['no_units'].split())})\b)\w))",
-        r"(?<!available )(?<!valid )(?:in|from|during|on(?=\s+\d+-))\s+(?:the\s+year\s+)?"
+        r"(?<!available )(?<!valid )(?:in|from|during|o[fn](?=\s+\d+-))\s+(?:the\s+year\s+)?"
         rf"(?P<year>{_DATE}|{_YEAR})(?!\s+(?:and|onwards?|or|to)\b|\s?[-–])",
         rf"{_CURRENCY}{_LOW}(?P<limit>\+){_UNIT}",
-        rf"(?:{_COMPARED})(?:\s+|-){_CURRENCY}{_LOW}{_UNIT}",
+        rf"(?:{_COMPARED})(?:\s+|-|(?<=[<>=])){_CURRENCY}{_LOW}{_UNIT}",
         rf"(?:(?P<less>pre)|(?P<more>post))[\s-](?P<low>{_YEAR})",
         rf"(?:{_COMPARED})\s+(?P<name>[^\W\d_]+)\s+{_LOW}",
+        rf"\s*(?P<year>{_DATE})(?!\s+(?:and|or|to)\b)",
     )
 )
 _MONTHS = tuple(_TABLE["months"].split())

@@ -10,7 +10,7 @@ The parser's logits are of slots: one for each operand, in the order of the text
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,21 +77,6 @@ class ParsedQuery:
         """
         return self._tree([operand(words(text, s) or "everything") for s in self.operands])
 
-    def moved(self, places: Sequence[int]) -> ParsedQuery:
-        """Return the parse of a text whose characters stand at other places; -1 for at none.
-
-        >>> ParsedQuery((((0, 4),),)).moved([7, 8, -1, 2]).operands
-        (((7, 9), (2, 3)),)
-        """
-        operands = []
-        for spans in self.operands:
-            runs: list[Span] = []
-            for at in (at for span in spans for at in places[slice(*span)] if at >= 0):
-                start = runs.pop()[0] if runs and runs[-1][1] == at else at
-                runs.append((start, at + 1))
-            operands.append(tuple(runs))
-        return replace(self, operands=tuple(operands))
-
     def _tree(self, leaves: Sequence[Atom]) -> QueryTree:
         signed: list[QueryTree] = [
             Not(leaf) if negated else leaf
@@ -153,21 +138,11 @@ GAPS = tuple(
 
 _SIGNS = {"AND": "&&&", "OR": "||", "NOT": "!!!"}
 _OPERATOR = re.compile(r"(?<!\S)(?:AND|OR|NOT)(?!\S)")
-#: After what the parser misreads a clause ends: "used books" are something else.
-_END = r"(?=\s*(?:$|[,;.!?)]|(?:and|at|but|for|from|in|near|no|not|or|under|with|without)\b))"
-_BAR = (
-    r"(?<!all )(?<!and )(?<!thing )(?<!, )bar"
-    r"(?! (?:all|an?|any|for|none|ones?|that|the|these|those)\b)"
-)
-#: "Hands-free" is one word, with a letter between.
-_ONE_WORD = re.compile(rf"\b({any_of(WORDS['lexicalised'])})-(?=free\b)", re.IGNORECASE)
-_MISREAD = re.compile(
-    rf"(?<![\w-])(?<!both )(?ai:(?:{'|'.join(WORDS['misread'])}){_END}|"
-    rf"don['\u2019]t mind|incl|{_BAR})(?![\w-])"
-)
 _NEUTRAL = frozenset(phrases_of(WORDS["neutral"]))
-_NEGATION = re.compile(rf"\b(?:{any_of(WORDS['not'] + ', ' + WORDS['excludes'])})\b", re.IGNORECASE)
-_CLAUSE = re.compile(r"[,;.!?]|\b(?:and|but|or|where|which|with)\b", re.IGNORECASE)
+#: A dash too, before a word.
+_NEGATION = re.compile(
+    rf"\b(?:{any_of(WORDS['not'] + ', ' + WORDS['excludes'])})\b|(?<!\w)[–−](?=\w)", re.IGNORECASE
+)
 
 
 class ParserLogits(NamedTuple):
@@ -204,29 +179,12 @@ def mark_operators(text: str) -> str:
     return _OPERATOR.sub(lambda match: _SIGNS[match[0]], text)
 
 
-def unmistakable(text: str) -> str:
-    """Return a text with others in place of words that the parser takes for negations.
-
-    >>> unmistakable("hotel with breakfast included"), unmistakable("hotels, no pets allowed")
-    ('hotel with breakfast possible', 'hotels, no pets allowed')
-    """
-
-    def other(match: re.Match[str]) -> str:
-        word, (*_, clause) = match[0].lower(), _CLAUSE.split(text[: match.start()])
-        is_negated = any(cue.operator is Operator.NOT for cue in find_cues(clause))
-        if word == "bar":
-            is_negated = re.search(r"\b(?i:all|any|each|every)", clause) is not None
-        return match[0] if is_negated else str((WORDS["misread"] | WORDS["misread_too"])[word])
-
-    return _MISREAD.sub(other, _ONE_WORD.sub(r"\1e", text))
-
-
 def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -> ParserOutput:
     """Turn the logits of one text, a row of a batch, into a parse.
 
-    Tags are decided word by word, so that no operand begins inside a word. There is no parsed query
-    where an operand has no words, where no operand is positive, or where a negated operand has no
-    word of its own: "beetles of Spain, but no beetles" is misparsed.
+    Tags are decided word by word, so that no operand begins inside a word. Where all operands are
+    negated, the first is empty and positive. There is no parsed query where another has no words,
+    or a negated one no word of its own: "beetles of Spain, but no beetles" is misparsed.
     """
     tags, roles, gaps = (np.asarray(part[row], np.float32) for part in logits)
     roles, gaps = _softmax(roles), _softmax(gaps)
@@ -235,17 +193,18 @@ def decode(logits: ParserLogits, text: str, offsets: Sequence[Span], row: int) -
     gaps = gaps[present[:-1]]
     confidence = float(roles.max(-1).prod() * gaps.max(-1).prod())
     is_negated = tuple((best[present] == NEGATED).tolist())
-    if all(is_negated):
-        return ParserOutput(None, 0.0, "no operand is positive")
     spans = _word_spans(tags, text, offsets, present)
     if not _may_negate(text, spans):
         is_negated = (False,) * len(spans)
-    parsed = ParsedQuery(tuple(spans), is_negated, tuple(GAPS[kind] for kind in gaps.argmax(-1)))
+    joints = tuple(GAPS[kind] for kind in gaps.argmax(-1))
+    parsed = ParsedQuery(tuple(spans), is_negated, joints)
     if parsed.is_plain:
         reason = "it was read as one phrase" if find_cues(text) else ""
         return ParserOutput(parsed, confidence, reason)
-    if not all(spans) or _negates_a_positive(parsed):
+    if not spans or not all(spans) or _negates_a_positive(parsed):
         return ParserOutput(None, 0.0, "an operand has no words of its own")
+    if all(is_negated):
+        parsed = ParsedQuery(((), *spans), (False, *is_negated), (Gap(Operator.AND), *joints))
     return ParserOutput(parsed, confidence)
 
 

@@ -26,7 +26,6 @@ from boolattn.query.parsed_query import (
     ParserOutput,
     decode,
     mark_operators,
-    unmistakable,
 )
 from boolattn.query.plan import check_budget
 from boolattn.settings import checked
@@ -97,7 +96,7 @@ class Parser:
 
     def _decode(self, text: str) -> ParserOutput:
         session, tokenizer, values, scales = self._opened
-        encoding = tokenizer.encode(mark_operators(unmistakable(text)))
+        encoding = tokenizer.encode(mark_operators(text))
         ids = np.array(encoding.ids, np.int64)
         if not ids.size:
             return ParserOutput()

@@ -9,21 +9,10 @@ from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
 from boolattn.query.numbers import other_spans
-from boolattn.query.parsed_query import ParserOutput, words
+from boolattn.query.parsed_query import words
 from boolattn.query.plan import IS_OFF, NO_PARSER, Plan
-from boolattn.query.rewriting import (
-    EVERYTHING_BUT,
-    after_everything,
-    implied_exclusions,
-    mixes_operators,
-    read_exclusions,
-    read_negated_form,
-    rewrite,
-    split_at_and,
-    with_exclusion_last,
-)
 from boolattn.query.syntax import anchored, parse_with_spans
-from boolattn.query.tokens import WORDS, any_of, is_explicit
+from boolattn.query.tokens import QUOTED, WORDS, any_of, find_cues, is_explicit, phrases_of
 from boolattn.query.tree import (
     Atom,
     Everything,
@@ -55,6 +44,9 @@ _ASKS = re.compile(
 )
 #: Words that name nothing.
 _EMPTY = re.compile(rf"(?:(?:{any_of(WORDS['empty'])})\b|\W|_)*")
+#: What a word excludes that holds no cue.
+_IMPLIED = {word: phrases_of(names) for word, names in WORDS["implied"].items()}
+_IMPLYING = re.compile(rf"(?<![\w-])(?:{'|'.join(_IMPLIED)})(?![\w-])", re.IGNORECASE)
 #: Of a longer text the parser may not have read the end.
 _MOST_WORDS = 90
 
@@ -141,7 +133,7 @@ class QueryReader:
         if rest == self._whole(plan.text):  # it was not taken apart
             others = other_spans(text, phrases)
             rest, spans = self._whole(words(text, others)), (others, *spans[1:])
-        elif plan.text == EVERYTHING_BUT.strip():  # nothing but numbers was typed
+        elif isinstance(rest, Everything):  # nothing but numbers was typed
             spans = ((), *spans[1:])
         tree = join_all([rest, *(phrase.tree for phrase in phrases)])
         spans += tuple((phrase[:2],) for phrase in phrases for _ in atoms(phrase.tree))
@@ -157,19 +149,15 @@ class QueryReader:
 
     def _read_parsed(self, text: str) -> Plan:
         """Read plain language; a long request is read as the words that name its object."""
-        parsable = rewrite(text)
-        span = (0, len(text))
-        whole = self._whole(text if parsable == text else words(parsable, [span]))
-        plan = Plan(text, in_words(whole), whole, whole, self._spans([(span,)]))
+        whole = self._whole(text)
+        plan = Plan(text, in_words(whole), whole, whole, self._spans([((0, len(text)),)]))
         if self.parser is None:
             return replace(plan, fallback=NO_PARSER)
-        output = _parse(parsable, self.parser)
+        [output] = self.parser.parse([text])
         parsed = output.parsed
-        if parsable != text and (parsed is None or parsed.is_plain):
-            parsed = split_at_and(parsable)
         if parsed is None or (parsed.is_plain and not _is_request(text, parsed.operands[0])):
             return replace(plan, fallback=output.reason)
-        inner = parsed.tree(parsable)
+        inner = parsed.tree(text)
         tree, named = join_all([inner, *self.added]), " ".join(in_words(inner).split())
         plan = replace(
             plan,
@@ -209,36 +197,29 @@ class QueryReader:
         return Plan(text, in_words(tree), tree, tree).as_one_vector(IS_OFF)
 
 
-def _parse(text: str, parser: Parser) -> ParserOutput:
-    """Parse a text or read a known form of negation; what only excludes follows "everything"."""
-    if parsed := read_exclusions(text):
-        return ParserOutput(parsed)
-    [output] = parser.parse([text])
-    n_negated = sum(output.parsed.is_negated) if output.parsed else 0
-    if moved := with_exclusion_last(text, is_doubtful=n_negated > 1):
-        [second] = parser.parse([moved[0]])
-        if second.parsed is not None and any(second.parsed.is_negated):
-            return replace(second, parsed=second.parsed.moved(moved[1]))
-    is_parsed = output.parsed is not None and not output.parsed.is_plain
-    if parsed := read_negated_form(text, is_parsed=is_parsed):
-        return ParserOutput(parsed)
-    if is_parsed or (longer := after_everything(text)) is None:
-        return output
-    [second] = parser.parse([longer])
-    if outcome := _without_prefix(second, longer):
-        return outcome
-    parsed = read_exclusions(text, least=1)
-    return ParserOutput(parsed) if parsed else output
+def mixes_operators(text: str) -> bool:
+    """Tell whether a text with operators in capitals also has "or" or negates in plain words.
+
+    >>> mixes_operators("soup without cream AND noodles"), mixes_operators("rock and roll NOT jazz")
+    (True, False)
+    """
+    cues = (cue.text for cue in find_cues(text) if cue.operator is not Operator.AND)
+    is_plain = not any(sign in text for sign in '"()^:=<>')
+    return is_plain and any({*cue.split()} - {"AND", "OR", "NOT"} for cue in cues)
 
 
-def _without_prefix(output: ParserOutput, text: str) -> ParserOutput | None:
-    """Return the parse of a text after "everything", which must be the only positive operand."""
-    parsed, n = output.parsed, len(EVERYTHING_BUT)
-    if parsed is None or parsed.is_negated != (False, *[True] * (len(parsed.operands) - 1)):
-        return None
-    if words(text, parsed.operands[0]) != EVERYTHING_BUT.strip():
-        return None
-    return replace(output, parsed=parsed.moved([*[-1] * n, *range(len(text) - n)]))
+def implied_exclusions(text: str) -> list[tuple[str, Span]]:
+    """Return what words of a text exclude, each with the characters that say so.
+
+    >>> implied_exclusions("meatless pasta"), implied_exclusions('"meatless" pasta')
+    ([('meat', (0, 8))], [])
+    """
+    unquoted = QUOTED.sub(lambda match: " " * len(match[0]), text)
+    return [
+        (name, match.span())
+        for match in _IMPLYING.finditer(unquoted)
+        for name in _IMPLIED[match[0].lower()]
+    ]
 
 
 def _is_request(text: str, spans: Spans) -> bool:

@@ -185,10 +185,16 @@ class StoreQueryReader(QueryReader):
         return replace(plan, tree=tree, wording=wording, notes=tuple(notes))
 
     def uses_syntax(self, text: str) -> bool:
-        """Whether a text is in explicit syntax: ``field:value`` of a known field without cues."""
-        conditions = (c for token in tokens_of(text) or () for c in token.conditions)
+        """Whether a text is in explicit syntax: ``field:value`` of a known field without cues.
+
+        In "shoes < 100", without a field of that name, the sign is a word.
+        """
+        conditions = [c for token in tokens_of(text) or () for c in token.conditions]
         names = (FIELD_NAME.match(condition) for condition in conditions)
         is_known = self.mode == "auto" and any(n and n[0] in self.reader.fields() for n in names)
+        is_sign = self.mode == "auto" and conditions and not (is_known or '"' in text)
+        if is_sign and self._numbers(text, []):
+            return False
         return (is_known and not find_cues(text)) or super().uses_syntax(text)
 
     def may_exclude(self, names: Sequence[str]) -> bool:
