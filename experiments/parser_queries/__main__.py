@@ -69,7 +69,7 @@ COUNTS = {
     "letters": 40_000,
     "passages": 16_000,
     "listed": 24_000,
-    "typed": 60_000,
+    "typed": 150_000,
 }
 #: The sources that may hold the words of the taxa benchmark's held-out wordings.
 _EXEMPT = frozenset({"everyday", "letters", "passages", "listed", "typed"})
@@ -107,10 +107,8 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
         **{part: structured_queries(part, counts[part], seed) for part in PARTS},
         "stories": story_queries(counts["stories"], seed),
         "plots": plot_queries(counts["plots"], seed),
-        "everyday": everyday_queries(counts["everyday"], seed),
         "letters": letter_queries(counts["letters"], seed),
-        "listed": everyday_queries(counts["listed"], seed, "listed"),
-        "typed": everyday_queries(counts["typed"], seed, "typed"),
+        **{n: everyday_queries(counts[n], seed, n) for n in ("everyday", "listed", "typed")},
         **_held_out(counts, seed),
     }
     if options.texts:
