@@ -24,7 +24,6 @@ from boolattn.encoders.callables import Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.explain import Explanation, explain
-from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import tensors_hash
 from boolattn.query.parser import vocabulary_sum
 from boolattn.settings import checked
@@ -67,7 +66,6 @@ class TorchEncoder(Encoder):
             self.settings = settings_of(towers)
         self._bool_bert = encoder if isinstance(encoder, BoolBertModel) else None
         if self._bool_bert is not None:
-            plugin_of(self._bool_bert).fold("cpu")  # for speed; the values are the same
             self.gate = self._bool_bert.config.boolattn_config.gate.replace("label", "closed")
         self.labels: dict[str, Sequence[str]] = {}
         self.dimension = int(towers.get_embedding_dimension() or 0)

@@ -20,8 +20,8 @@ from boolattn.attention.factors import SHORT, AttentionBias
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
-    from boolattn.attention.boolattn import AnyCues
     from boolattn.attention.gate import Gate
+    from boolattn.attention.gpu.kernel_bias import KernelCues
     from boolattn.attention.layer import CueState, LayerBias
 
 #: Our attention function for each of transformers'.
@@ -107,7 +107,8 @@ class ForwardPass:
 
     mask: Tensor  # 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
     gate: Gate | None  # from labels or the lexicon; ``None`` for a learned gate
-    cues: AnyCues | None = None  # ``None`` if no expert is open; then the layers are not changed
+    #: ``None`` if no expert is open; then the layers are not changed
+    cues: CueState | KernelCues | None = None
     idle: frozenset[int] = frozenset()  # layers that are not changed
 
 
