@@ -73,8 +73,8 @@ class FoldedLayer:
         self.constants = torch.cat([part.flatten() for part in constants])
         weight = F.pad(weight, (0, 0, 0, -len(weight) % _ALIGNED))
         self.weight = weight.to(operators.dtype)
-        self.sizes = (n, n_heads, len(weight), n_kernel, n_inner, min(64, n_lanes(n_inner)))
-        self.sizes += (head_size, n_lanes(head_size))
+        widths = (n_inner, min(64, n_lanes(n_inner)), head_size, n_lanes(head_size))
+        self.sizes = (n, n_heads, len(weight), n_kernel, *widths)
 
 
 def n_lanes(n: int) -> int:

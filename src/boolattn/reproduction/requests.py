@@ -26,10 +26,9 @@ from boolattn.data.sentences import generate
 from boolattn.encoder.towers import from_pretrained
 from boolattn.encoders.models import torch_source
 from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import text_hash
 from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
 from boolattn.training.launch import load_encoder, make_towers
-from boolattn.training.loop import differences
+from boolattn.training.loop import FINGERPRINT, data_fingerprint, differences
 from boolattn.training.retrieval import Corpus, require_gpu
 from boolattn.training.settings import Preset, load_preset, read_preset
 
@@ -45,7 +44,6 @@ _INPUTS = {"data": "data", "encoder": "encoder weights", "start": "weights to st
 _IRRELEVANT = ("model.encoder ", "train.chunk ", "train.captured ")
 #: Settings without effect on towers without a plug-in.
 _PLUGIN_ONLY = ("train.scope_weight ", "plugin.")
-_LENGTH = 16  # of a fingerprint
 _WEIGHTS = (".safetensors", ".bin")
 
 
@@ -276,16 +274,6 @@ def _check_encoder(name: str) -> None:
         raise MissingDataError(f"no encoder {name!r}: {error}, with --encoder") from error
 
 
-def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:
-    """Hash documents, queries and answers, whatever files they come from."""
-    rows = [(document.id, document.text) for document in dataset.documents]
-    pairs = ((split, query) for split in splits for query in dataset.splits.get(split, ()))
-    for split, query in pairs:
-        ids = "\0".join([*sorted(query.gold), *sorted(query.excluded)])
-        rows.append((f"{split} {query.id}", query.text + ids))
-    return text_hash(rows)[:_LENGTH]
-
-
 @lru_cache(maxsize=16)
 def encoder_fingerprint(name: str) -> str:
     """Hash the weights of an encoder; of one that is not on this machine, only its name."""
@@ -296,7 +284,7 @@ def encoder_fingerprint(name: str) -> str:
         with suppress(HFValidationError):  # a path
             cached = try_to_load_from_cache(source, CONFIG)
     if not isinstance(cached, str):
-        return hashlib.sha256(name.encode()).hexdigest()[:_LENGTH]
+        return hashlib.sha256(name.encode()).hexdigest()[:FINGERPRINT]
     paths = sorted(p for p in Path(cached).parent.rglob("*") if p.suffix in _WEIGHTS)
     sums = (bytes.fromhex(file_sum(path)) for path in paths)
-    return hashlib.sha256(b"".join(sums)).hexdigest()[:_LENGTH]
+    return hashlib.sha256(b"".join(sums)).hexdigest()[:FINGERPRINT]

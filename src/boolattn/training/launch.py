@@ -30,7 +30,7 @@ from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import attach, save
 from boolattn.training.batches.sampling import Sampler, Steps, make_examples
 from boolattn.training.batches.tokens import LabelledSentences, PretrainingSet, Tokens
-from boolattn.training.loop import RunFolder, data_hashes, processes
+from boolattn.training.loop import RunFolder, data_fingerprint, processes
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval import Corpus, RetrievalTraining, require_gpu
 
@@ -97,7 +97,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[
             preset.name,
         )
     run = RunFolder(launch.out, launch.command, resume=launch.resume)
-    run.open(preset, data_hashes(dataset))
+    run.open(preset, {"name": dataset.name, "hash": data_fingerprint(dataset, dataset.splits)})
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings)

@@ -72,8 +72,8 @@ class Corpus:
         """Return the queries of a split, or of several joined by ``+``."""
         return [query for split in name.split("+") for query in self.dataset.queries(split)]
 
-    def validator(self, preset: Preset) -> Validator:
-        """Make a validator of the preset's split and sizes."""
+    def validator(self, preset: Preset) -> Callable[[SentenceTransformer], dict[str, float]]:
+        """Return :func:`validate` with the preset's split, sizes and labels."""
         split, settings = preset.data.validation, preset.train
         benchmark = prepare(
             self.dataset,
@@ -82,25 +82,27 @@ class Corpus:
             n_queries=settings.n_validation_queries,
             seed=settings.seed,
         )
-        return Validator(benchmark.splits[split], benchmark.texts, preset.label_operators)
+        judgements, texts = benchmark.splits[split], benchmark.texts
+        labels = preset.label_operators
+        return partial(validate, judgements=judgements, texts=texts, operators=labels)
 
 
-@dataclass(eq=False)
-class Validator:
-    """Ranks documents for queries, and measures the rankings."""
+def validate(
+    towers: SentenceTransformer,
+    judgements: Judgements,
+    texts: Sequence[str],
+    operators: Sequence[str] | None = None,
+) -> dict[str, float]:
+    """Rank texts for queries, with oracle labels for the experts named.
 
-    judgements: Judgements
-    texts: Sequence[str]  # Of the documents that are ranked, by row
-    operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
-
-    def __call__(self, towers: SentenceTransformer) -> dict[str, float]:
-        """Return the means over queries of Recall@100, R-precision and leak."""
-        documents = torch_encoder.encode_documents(towers.eval(), self.texts)
-        vectors = encode_queries(towers, self.judgements, self.operators)
-        ranking = rank(vectors, documents, needed_depth(self.judgements, METRICS))
-        values = measure(ranking, self.judgements, METRICS)
-        # The leak is not defined where no query excludes anything.
-        return {name: float(np.nan_to_num(mean(value))) for name, value in values.items()}
+    Returns the means over queries of Recall@100, R-precision and leak.
+    """
+    documents = torch_encoder.encode_documents(towers.eval(), texts)
+    vectors = encode_queries(towers, judgements, operators)
+    ranking = rank(vectors, documents, needed_depth(judgements, METRICS))
+    values = measure(ranking, judgements, METRICS)
+    # The leak is not defined where no query excludes anything.
+    return {name: float(np.nan_to_num(mean(value))) for name, value in values.items()}
 
 
 def encode_queries(
