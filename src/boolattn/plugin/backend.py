@@ -74,7 +74,6 @@ def family_of(encoder: PreTrainedModel) -> str:
 class Applied:
     """A layer's bias, as passed to the attention function."""
 
-    index: int
     form: str
     layer: AttentionBias
 
@@ -91,14 +90,12 @@ class Packed:
 class Record:
     """What BoolAttn computed while recording, with gradients.
 
-    Biases and attention weights, ``(batch, heads, tokens, tokens)`` with the bias, are those of
-    the last pass, by layer number; cues and gates are of each pass, also if no gate was open.
+    Biases are those of the last pass, by layer number; cues and gates are of each pass, also if no
+    gate was open.
     """
 
-    wants_attention: bool = False
     cue_states: list[CueState] = field(default_factory=list)
     biases: dict[int, LayerBias] = field(default_factory=dict)
-    attention: dict[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass
@@ -131,12 +128,9 @@ def recorder() -> Record | None:
 
 
 @contextmanager
-def recording(*, attention: bool = False) -> Iterator[Record]:
-    """Record what BoolAttn computes in this thread's forward passes.
-
-    With ``attention`` also the attention weights, as full matrices.
-    """
-    outer, current.record = current.record, Record(wants_attention=attention)
+def recording() -> Iterator[Record]:
+    """Record what BoolAttn computes in this thread's forward passes."""
+    outer, current.record = current.record, Record()
     try:
         yield current.record
     finally:
@@ -160,7 +154,6 @@ def sdpa_attention(
     if applied is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     layer, dropout = applied.layer, kwargs.get("dropout", 0.0)
-    _record_attention(applied, query, key, attention_mask)
     if not dropout and (done := layer.attend(query, key, value, attention_mask)) is not None:
         return done, None
     # Short texts without gradients are faster with the dense bias; see benchmarks.encoding.
@@ -200,20 +193,10 @@ def eager_attention(
     kwargs.pop(PASS, None)
     applied: Applied | None = kwargs.pop(BIAS, None)
     if applied is not None:
-        _record_attention(applied, query, key, attention_mask)
         attention_mask = applied.layer.masked(attention_mask, query.dtype)
     # Each modelling file has its own eager function; only that one gives the same bits.
     eager = sys.modules[type(module).__module__].eager_attention_forward
     return eager(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
-
-
-def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor | None) -> None:
-    """Record the attention weights, if they are wanted."""
-    record = recorder()
-    if record is not None and record.wants_attention:
-        scores = query @ key.transpose(-1, -2) * applied.layer.factors.scale
-        weights = (scores + applied.layer.masked(mask, scores.dtype)).softmax(-1)
-        record.attention[applied.index] = weights
 
 
 # Each of our functions has the mask function of transformers' own.

@@ -174,7 +174,6 @@ class EncoderForward:
         if record is not None:
             record.cue_states.append(cast("CueState", cues))
             record.biases.clear()
-            record.attention.clear()
 
     def before_attention(
         self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -197,7 +196,7 @@ class EncoderForward:
                 f"the encoder's attention was set to {used!r} after attach; set it to one of "
                 f"{', '.join(BACKENDS.values())}, or detach() first"
             )
-        return args, {**kwargs, BIAS: Applied(index, plugin.config.form, layer)}
+        return args, {**kwargs, BIAS: Applied(plugin.config.form, layer)}
 
 
 def _may_open(gate: Gate) -> bool:
