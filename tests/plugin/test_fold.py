@@ -39,7 +39,7 @@ def outputs(encoder, batch, **options):
         {},
         {"rank": 4},
         {"rank": 4, "use_factor": False},
-        {"kernel": 1, "form": "dense"},
+        {"kernel": 1},
         {"kernel": 5, "bounded_scope": False, "scope_temperature": 0.5},
     ],
 )

@@ -71,14 +71,6 @@ def family_of(encoder: PreTrainedModel) -> str:
 
 
 @dataclass
-class Applied:
-    """A layer's bias, as passed to the attention function."""
-
-    form: str
-    layer: AttentionBias
-
-
-@dataclass
 class Packed:
     """Where texts that are laid end to end begin, the end included, and most tokens of one."""
 
@@ -150,16 +142,16 @@ def sdpa_attention(
     packed: Packed | None = kwargs.pop(PACKED, None)
     if packed is not None:
         return _packed_attention((query, key, value), packed, kwargs.get("dropout", 0.0)), None
-    applied: Applied | None = kwargs.pop(BIAS, None)
-    if applied is None:
+    layer: AttentionBias | None = kwargs.pop(BIAS, None)
+    if layer is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    layer, dropout = applied.layer, kwargs.get("dropout", 0.0)
+    dropout = kwargs.get("dropout", 0.0)
     if not dropout and (done := layer.attend(query, key, value, attention_mask)) is not None:
         return done, None
     # Short texts without gradients are faster with the dense bias; see benchmarks.encoding.
     is_quick = not (torch.compiler.is_compiling() or torch.is_grad_enabled())
     is_short = query.device.type == "cpu" and query.shape[2] <= SHORT
-    if applied.form == "dense" or (is_quick and is_short):
+    if is_quick and is_short:
         dense = layer.masked(attention_mask, query.dtype)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, dropout_p=dropout)
     else:
@@ -191,9 +183,9 @@ def eager_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Run the family's own eager function, with the bias added to its mask."""
     kwargs.pop(PASS, None)
-    applied: Applied | None = kwargs.pop(BIAS, None)
-    if applied is not None:
-        attention_mask = applied.layer.masked(attention_mask, query.dtype)
+    layer: AttentionBias | None = kwargs.pop(BIAS, None)
+    if layer is not None:
+        attention_mask = layer.masked(attention_mask, query.dtype)
     # Each modelling file has its own eager function; only that one gives the same bits.
     eager = sys.modules[type(module).__module__].eager_attention_forward
     return eager(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]

@@ -32,7 +32,7 @@ from boolattn.files import atomic_folder
 from boolattn.plugin.backend import family_of
 from boolattn.plugin.install import NAME, detach, install, plugin_of
 from boolattn.plugin.vocabulary import lexicon_gate
-from boolattn.settings import build, checked
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -138,7 +138,7 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
             raise PluginMismatchError(
                 f"{path} was saved for an encoder with {name} {saved}; this one has {actual}"
             )
-    config = build(BoolAttnConfig, header["config"], source=str(path))
+    config = BoolAttnConfig.of_saved(header["config"], str(path))
     lexicon = None
     if config.gate == "lexicon":
         try:
@@ -218,11 +218,9 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     folder = Path(folder)
     if not (folder / FILE).is_file():
         raise PluginMismatchError(f"{folder} holds no {FILE}; give a folder written by save()")
-    options |= {"local_files_only": True, "output_loading_info": True}
     with strict_loading(folder):
-        encoder: PreTrainedModel
-        encoder, info = AutoModel.from_pretrained(folder, **options)
-        check_loaded(info, folder)
+        options |= {"local_files_only": True}
+        encoder: PreTrainedModel = AutoModel.from_pretrained(folder, **options)
     load_plugin(encoder, folder)
     return encoder
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import product
@@ -16,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
-from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig
+from transformers.utils import cached_file
 
 from boolattn.checksums import CONFIG, file_sum
 from boolattn.data.catalog import DataOptions, open_dataset
@@ -277,13 +275,9 @@ def _check_encoder(name: str) -> None:
 @lru_cache(maxsize=16)
 def encoder_fingerprint(name: str) -> str:
     """Hash the weights of an encoder; of one that is not on this machine, only its name."""
-    source, cached = torch_source(name), None
-    if Path(source).is_dir():
-        cached = f"{source}/{CONFIG}"
-    else:
-        with suppress(HFValidationError):  # a path
-            cached = try_to_load_from_cache(source, CONFIG)
-    if not isinstance(cached, str):
+    try:
+        cached = str(cached_file(torch_source(name), CONFIG, local_files_only=True))
+    except OSError:
         return hashlib.sha256(name.encode()).hexdigest()[:FINGERPRINT]
     paths = sorted(p for p in Path(cached).parent.rglob("*") if p.suffix in _WEIGHTS)
     sums = (bytes.fromhex(file_sum(path)) for path in paths)
