@@ -17,7 +17,7 @@ import torch
 from accelerate.utils import release_memory
 from filelock import FileLock, Timeout
 
-from boolattn.encoder.torch_encoder import encode_documents
+from boolattn.encoder.torch_encoder import encode_documents, encode_queries
 from boolattn.encoder.towers import load_towers
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
 from boolattn.evaluation.benchmark import Judgements, prepare
@@ -32,7 +32,7 @@ from boolattn.search.systems import Bm25Ranker
 from boolattn.settings import build
 from boolattn.training import launch
 from boolattn.training.loop import about_machine, data_fingerprint, processes
-from boolattn.training.retrieval import Corpus, encode_queries, rank
+from boolattn.training.retrieval import Corpus, rank
 from boolattn.training.settings import Preset, read_preset
 
 if TYPE_CHECKING:
@@ -304,7 +304,8 @@ def _tower_rankings(
     for mode, (split, judgements) in product(system.query_modes, judged.items()):
         operators, labels = None, gate
         if mode == "oracle_operators":
-            operators = preset.plugin.operators
+            operators = judgements.operators
             labels = gate if gate == "oracle" else f"oracle, trained with {gate}"
-        vectors = encode_queries(towers, judgements, operators, prefix)
+        texts = [prefix + text for text in judgements.texts]
+        vectors = encode_queries(towers, texts, operators=operators)
         yield mode, split, labels, rank(vectors, documents, needed_depth(judgements))

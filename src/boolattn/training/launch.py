@@ -122,7 +122,7 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     sampler = Sampler(examples, len(corpus.documents), settings, domains)
     texts = [example.query.text for example in sampler.examples]
     tokens = Tokens(corpus.tokenizer, texts, preset.model.query_length)
-    steps = Steps(sampler, tokens, corpus.documents, operators=preset.label_operators)
+    steps = Steps(sampler, tokens, corpus.documents, takes_labels=preset.takes_labels)
     if preset.model.use_plugin and settings.scope_weight:
         mixture = Mixture(varied=preset.pretrain.varied_share)
         try:

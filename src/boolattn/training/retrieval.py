@@ -83,40 +83,25 @@ class Corpus:
             seed=settings.seed,
         )
         judgements, texts = benchmark.splits[split], benchmark.texts
-        labels = preset.label_operators
-        return partial(validate, judgements=judgements, texts=texts, operators=labels)
+        options: dict[str, Any] = {"judgements": judgements, "takes_labels": preset.takes_labels}
+        return partial(validate, texts=texts, **options)
 
 
 def validate(
     towers: SentenceTransformer,
     judgements: Judgements,
     texts: Sequence[str],
-    operators: Sequence[str] | None = None,
+    *,
+    takes_labels: bool = False,
 ) -> dict[str, float]:
-    """Rank texts for queries, with oracle labels for the experts named.
-
-    Returns the means over queries of Recall@100, R-precision and leak.
-    """
+    """Rank texts for queries; return the means of Recall@100, R-precision and leak."""
     documents = torch_encoder.encode_documents(towers.eval(), texts)
-    vectors = encode_queries(towers, judgements, operators)
+    labels = judgements.operators if takes_labels else None
+    vectors = torch_encoder.encode_queries(towers, judgements.texts, operators=labels)
     ranking = rank(vectors, documents, needed_depth(judgements, METRICS))
     values = measure(ranking, judgements, METRICS)
     # The leak is not defined where no query excludes anything.
     return {name: float(np.nan_to_num(mean(value))) for name, value in values.items()}
-
-
-def encode_queries(
-    towers: SentenceTransformer,
-    judgements: Judgements,
-    operators: Sequence[str] | None = None,
-    prefix: str = "",
-) -> Tensor:
-    """Encode queries, with oracle labels for the experts named. Shape ``(queries, dim)``."""
-    texts = [prefix + text for text in judgements.texts]
-    if operators is None:
-        return towers.encode_query(texts, convert_to_tensor=True, show_progress_bar=False)
-    labels = [[name for name in names if name in operators] for names in judgements.operators]
-    return torch_encoder.encode_queries(towers, texts, operators=labels)
 
 
 def rank(queries: Tensor, documents: Tensor, depth: int) -> Ranking:
