@@ -24,8 +24,7 @@ from boolattn.data.sentences import HELD_OUT_SEED, Mixture, Sentence, generate
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import write_text
-from boolattn.plugin.backend import recording
-from boolattn.plugin.explain import use_eager
+from boolattn.plugin.backend import BACKENDS, recording
 from boolattn.plugin.install import plugin_of
 from boolattn.training.batches.tokens import LabelledSentences
 from boolattn.training.pretrain import f1, token_counts
@@ -69,7 +68,7 @@ def measure_scopes(
     layers = [int(name) for name in plugin.layers]
     counts = {layer: torch.zeros(3, len(names)) for layer in layers}
     received = {layer: torch.zeros(2, dtype=torch.float64) for layer in layers}
-    use_eager(cast("PreTrainedModel", encoder.eval().base_model))
+    cast("PreTrainedModel", encoder.eval().base_model).set_attn_implementation(BACKENDS["eager"])
     for rows in torch.arange(len(sentences)).split(_AT_ONCE):
         part = send_to_device(labelled.batch(rows.tolist()), encoder.device)
         with recording() as record:

@@ -29,7 +29,7 @@ from boolattn.training.retrieval import rank
 
 METRICS = ("r_precision", "recall@100", "leak")
 _SPLITS = {"validation": ("validation", "validation_unseen"), "test": ("test", "unseen")}
-_BARE = "bare encoder"
+_BARE = "bare encoder"  # without an open gate it runs as if it had no plug-in
 
 
 def measure_model(name: str, role: str, data: Path) -> Iterable[list[str]]:
@@ -55,7 +55,6 @@ def measure_model(name: str, role: str, data: Path) -> Iterable[list[str]]:
         documents = encode_documents(towers, texts)
         for split, judged in benchmark.splits.items():
             for system, plugin.config in configs.items():
-                # Without an open gate the encoder runs as if it had no plug-in.
                 labels = [()] * len(judged) if system == _BARE else None
                 vectors = encode_queries(towers, judged.texts, operators=labels)
                 ranking = rank(vectors, documents, needed_depth(judged, METRICS))

@@ -91,8 +91,8 @@ class BoolAttnConfig:
     @classmethod
     def of_saved(cls, values: Mapping[str, Any], source: str) -> BoolAttnConfig:
         """Build the settings of a saved plug-in; older ones name what has no choice any more."""
-        kept = {name: value for name, value in values.items() if name not in ("operators", "form")}
-        return build(cls, kept, source=source)
+        values = {name: values[name] for name in values if name not in ("operators", "form")}
+        return build(cls, values, source=source)
 
     @property
     def is_paper(self) -> bool:

@@ -30,7 +30,8 @@ BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
 BIAS = "boolattn_bias"
 #: Keyword that passes the forward pass from the model's hook to its layers.
 PASS = "boolattn_pass"
-#: Keyword that passes the places of texts laid end to end to the attention function.
+#: Keyword that passes texts laid end to end to the attention function: where they begin, the end
+#: included, and most tokens of one.
 PACKED = "boolattn_packed"
 
 
@@ -68,14 +69,6 @@ def family_of(encoder: PreTrainedModel) -> str:
             f"cannot attach to a {name!r} decoder; load it with is_decoder=False"
         )
     return name
-
-
-@dataclass
-class Packed:
-    """Where texts that are laid end to end begin, the end included, and most tokens of one."""
-
-    starts: Tensor
-    longest: int
 
 
 @dataclass
@@ -139,9 +132,9 @@ def sdpa_attention(
 ) -> tuple[Tensor, None]:
     """Run transformers' own function, or fused attention with the bias."""
     kwargs.pop(PASS, None)
-    packed: Packed | None = kwargs.pop(PACKED, None)
+    packed: tuple[Tensor, int] | None = kwargs.pop(PACKED, None)
     if packed is not None:
-        return _packed_attention((query, key, value), packed, kwargs.get("dropout", 0.0)), None
+        return _packed_attention((query, key, value), *packed, kwargs.get("dropout", 0.0)), None
     layer: AttentionBias | None = kwargs.pop(BIAS, None)
     if layer is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
@@ -159,9 +152,10 @@ def sdpa_attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-def _packed_attention(heads: tuple[Tensor, ...], packed: Packed, dropout: float) -> Tensor:
+def _packed_attention(
+    heads: tuple[Tensor, ...], starts: Tensor, longest: int, dropout: float
+) -> Tensor:
     """Attend within each text. ``(1, heads, tokens, d)`` to ``(1, tokens, heads, d)``."""
-    starts, longest = packed.starts, packed.longest
     if heads[0].is_cuda:
         rows = [part[0].transpose(0, 1) for part in heads]
         # torch's own flash attention; its public function for texts of any length has no dropout.

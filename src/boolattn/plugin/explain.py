@@ -100,7 +100,8 @@ def explain(
     was_training, before = model.training, model.config._attn_implementation
     model.eval()
     try:
-        use_eager(model)
+        if family_of(model) not in WITHOUT_INTERFACE:
+            model.set_attn_implementation(BACKENDS["eager"])  # the one that returns its weights
         with torch.no_grad(), recording() as record:
             attention = model(**inputs, **options, output_attentions=True).attentions
     finally:
@@ -118,12 +119,6 @@ def explain(
         cue=_array(cues.cue[0]),
         **_by_layer(record.biases, attention, len(ids)),
     )
-
-
-def use_eager(model: PreTrainedModel) -> None:
-    """Let an encoder with the plug-in compute attention so that it can return its weights."""
-    if family_of(model) not in WITHOUT_INTERFACE:
-        model.set_attn_implementation(BACKENDS["eager"])
 
 
 def _by_layer(

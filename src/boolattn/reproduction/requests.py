@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
-from transformers import AutoConfig
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 
 from boolattn.checksums import CONFIG, file_sum
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.sentences import generate
-from boolattn.encoder.towers import from_pretrained
 from boolattn.encoders.models import torch_source
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import ConfigError
 from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
 from boolattn.training.launch import load_encoder, make_towers
 from boolattn.training.loop import FINGERPRINT, data_fingerprint, differences
@@ -95,10 +93,9 @@ class PlannedRun:
         require_gpu(preset)
         if self.start is not None:
             make_towers(preset, self.start)  # refuses one that does not fit
-        data = self.data
+        data = self.corpus.dataset  # also loads the encoder
         if preset.model.use_plugin and (system.pretrain or preset.train.scope_weight):
             next(iter(generate(1, 0)))  # says what generated sentences need
-        _check_encoder(preset.model.encoder)
         known, validation = ", ".join(data.splits), preset.data.validation
         for split in preset.data.train.split("+") if system.kind == "trained" else ():
             data.queries(split)
@@ -261,15 +258,6 @@ def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
         remedy = "name another --out, or remove it to run again"
         raise ConfigError(f"{path} was run with {other}; {remedy}")
     return path
-
-
-@lru_cache(maxsize=8)
-def _check_encoder(name: str) -> None:
-    """Refuse an encoder that cannot be loaded; of a folder the weights are checked too."""
-    try:
-        from_pretrained(AutoConfig, torch_source(name))
-    except (DataError, MissingDataError) as error:
-        raise MissingDataError(f"no encoder {name!r}: {error}, with --encoder") from error
 
 
 @lru_cache(maxsize=16)

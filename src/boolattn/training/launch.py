@@ -23,7 +23,7 @@ from boolattn.encoder.towers import (
     settings_of,
 )
 from boolattn.encoders.models import torch_source
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import ConfigError
 from boolattn.evaluation.ranking import read_run
 from boolattn.files import text_hash
 from boolattn.plugin.install import plugin_of
@@ -125,10 +125,7 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     steps = Steps(sampler, tokens, corpus.documents, takes_labels=preset.takes_labels)
     if preset.model.use_plugin and settings.scope_weight:
         mixture = Mixture(varied=preset.pretrain.varied_share)
-        try:
-            every = generate(preset.pretrain.n_sentences, settings.seed, mixture)
-        except MissingDataError as error:
-            raise ConfigError(f"{error}; or train without: train.scope_weight=0") from error
+        every = generate(preset.pretrain.n_sentences, settings.seed, mixture)
         used = [sentence for sentence in every if sentence.operators]
         steps.scoped = LabelledSentences(used, corpus.tokenizer)
     steps.chunk = settings.chunk or Steps.chunk
