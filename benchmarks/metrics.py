@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 from boolattn.data.records import Query
-from boolattn.evaluation.benchmark import Judgements, RowSets
+from boolattn.evaluation.benchmark import Judgements, row_sets
 from boolattn.evaluation.metrics import DEFAULT_METRICS, measure
 from boolattn.evaluation.ranking import Ranking
 
@@ -49,7 +49,7 @@ def make(n_queries: int, depth: int, n_documents: int) -> tuple[Ranking, Judgeme
     pairs = zip(half_returned(_EXCLUDED), relevant, strict=True)
     excluded = [one - right for one, right in pairs]
     queries = tuple(Query(id=f"q{i}", text="", gold=frozenset()) for i in range(n_queries))
-    sets = (RowSets.of(documents) for documents in (relevant, excluded))
+    sets = (row_sets(documents) for documents in (relevant, excluded))
     return Ranking.of(lists), Judgements(queries, n_documents, *sets)
 
 

@@ -24,7 +24,7 @@ from boolattn.data.sentences import HELD_OUT_SEED, Mixture, Sentence, generate
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.tables import markdown, short
 from boolattn.files import write_text
-from boolattn.plugin.backend import recording
+from boolattn.plugin.backend import BACKENDS, recording
 from boolattn.plugin.install import plugin_of
 from boolattn.training.batches.tokens import LabelledSentences
 from boolattn.training.pretrain import f1, token_counts
@@ -68,17 +68,17 @@ def measure_scopes(
     layers = [int(name) for name in plugin.layers]
     counts = {layer: torch.zeros(3, len(names)) for layer in layers}
     received = {layer: torch.zeros(2, dtype=torch.float64) for layer in layers}
-    encoder.eval()
+    cast("PreTrainedModel", encoder.eval().base_model).set_attn_implementation(BACKENDS["eager"])
     for rows in torch.arange(len(sentences)).split(_AT_ONCE):
         part = send_to_device(labelled.batch(rows.tolist()), encoder.device)
-        with recording(attention=True) as record:
-            encoder(**part.features, operators=part.operators)
+        with recording() as record:
+            output = encoder(**part.features, operators=part.operators, output_attentions=True)
         used = part.mask[:, None] * part.operators[..., None]
         excluded = part.scopes[:, names.index("not")]
         for index, layer in record.biases.items():
             for head in layer.inside.unbind(-1):
                 counts[index] += token_counts(head.transpose(1, 2), part.scopes, used)
-            after = record.attention[index]
+            after = output.attentions[index]
             pair = (layer.attention_before(after), after.double())
             # From all tokens, mean over heads.
             by_key = [(weights.mean(1) * part.mask[:, :, None]).sum(1) for weights in pair]

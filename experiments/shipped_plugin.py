@@ -18,18 +18,18 @@ from transformers import AutoModel, AutoTokenizer
 import boolattn
 from benchmark_data.domains import DOMAINS
 from boolattn.data.catalog import DataOptions, open_dataset
-from boolattn.encoder.torch_encoder import encode_documents
+from boolattn.encoder.torch_encoder import encode_documents, encode_queries
 from boolattn.encoders.models import MINILM, SHIPPED, torch_source
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure, needed_depth
 from boolattn.evaluation.results import compare
 from boolattn.evaluation.tables import markdown, short
 from boolattn.plugin.install import plugin_of
-from boolattn.training.retrieval import encode_queries, rank
+from boolattn.training.retrieval import rank
 
 METRICS = ("r_precision", "recall@100", "leak")
 _SPLITS = {"validation": ("validation", "validation_unseen"), "test": ("test", "unseen")}
-_BARE = "bare encoder"
+_BARE = "bare encoder"  # without an open gate it runs as if it had no plug-in
 
 
 def measure_model(name: str, role: str, data: Path) -> Iterable[list[str]]:
@@ -55,8 +55,8 @@ def measure_model(name: str, role: str, data: Path) -> Iterable[list[str]]:
         documents = encode_documents(towers, texts)
         for split, judged in benchmark.splits.items():
             for system, plugin.config in configs.items():
-                # Without an open gate the encoder runs as if it had no plug-in.
-                vectors = encode_queries(towers, judged, () if system == _BARE else None)
+                labels = [()] * len(judged) if system == _BARE else None
+                vectors = encode_queries(towers, judged.texts, operators=labels)
                 ranking = rank(vectors, documents, needed_depth(judged, METRICS))
                 for metric, column in measure(ranking, judged, METRICS).items():
                     row = values.setdefault((split, system), {m: [] for m in METRICS})

@@ -107,6 +107,14 @@ def batch() -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
+@pytest.fixture
+def plain_kernels(monkeypatch):
+    """Let folded weights be used on a CPU, by plain torch in the place of the GPU's kernels."""
+    from tests.plugin import plain_kernels as module
+
+    monkeypatch.setattr("boolattn.attention.boolattn.kernels", lambda _device: module)
+
+
 def trained(model: nn.Module) -> nn.Module:
     """Set all factors to 1; at 0, where training begins, a plug-in changes nothing."""
     import torch

@@ -11,7 +11,6 @@ from boolattn.settings import build
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"operators": ("not", "and", "or")}, "must be and, or, not; got .'not', 'and', 'or'"),
         ({"variant": "fixed"}, "variant must be one of corrected, paper"),
         ({"gate": "open"}, "gate must be one of"),
         ({"gate_reads": "all"}, "gate_reads must be one of mean, context"),
@@ -21,7 +20,6 @@ from boolattn.settings import build
             {"variant": "paper", "gate": "learned", "gate_reads": "context"},
             "paper variant's learned gate needs gate_reads='mean'",
         ),
-        ({"form": "sparse"}, "form must be one of"),
         ({"d_o": 0}, "d_o must be above 0"),
         ({"kernel": 4}, "kernel must be above 0 and odd"),
         ({"cue_kernel": 2}, "cue_kernel must be above 0 and odd"),
@@ -42,7 +40,7 @@ def test_invalid_values_are_rejected(changes, message):
 
 
 def test_lists_and_integers_are_accepted():
-    config = BoolAttnConfig(operators=["and", "or", "not"], layers=[0, 1], sigma=2)
+    config = BoolAttnConfig(layers=[0, 1], sigma=2)
     assert config == BoolAttnConfig(layers=(0, 1), sigma=2.0)
     assert hash(config)
     BoolAttn(config, hidden_size=8, n_heads=2, n_layers=2)
@@ -65,6 +63,13 @@ def test_unknown_key_is_rejected():
     )
     with pytest.raises(ConfigError, match=r"plugin.toml: BoolAttnConfig has no 'rnak'; it has"):
         build(BoolAttnConfig, {"rnak": 16}, source="plugin.toml")
+
+
+def test_settings_of_older_plug_ins_are_read():
+    values = {"rank": 16, "form": "factored", "operators": ["and", "or", "not"]}
+    assert BoolAttnConfig.of_saved(values, "saved") == BoolAttnConfig(rank=16)
+    with pytest.raises(ConfigError, match="saved: BoolAttnConfig has no 'rnak'"):
+        BoolAttnConfig.of_saved({"rnak": 16}, "saved")
 
 
 def test_build_names_its_source():

@@ -1,42 +1,18 @@
-"""The torch encoder: a sentence-transformers model, with folded weights, saved and loaded."""
+"""The torch encoder: a sentence-transformers model, saved and loaded."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
 from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder.torch_encoder import TorchEncoder
-from boolattn.encoder.towers import build_towers, query_encoder, save_towers
+from boolattn.encoder.towers import build_towers, save_towers
 from boolattn.errors import MissingDataError
-from boolattn.plugin.install import plugin_of
 from boolattn.service.schemas import explain_words
 from tests.conftest import trained
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
-
-
-def test_queries_are_encoded_with_folded_weights_and_training_is_not(tiny_encoder, tokenizer):
-    config = BoolAttnConfig(gate="lexicon", rank=4)
-    encoder = tiny_encoder(initializer_range=0.3)
-    towers = trained(build_towers(encoder, config, tokenizer=tokenizer)).eval()
-    texts = [NOT_TEXT, PLAIN_TEXT]
-    before = towers.encode_query(texts)
-    encoder = TorchEncoder(towers)
-    plugin = plugin_of(query_encoder(towers))
-    assert (encoder.encode_queries([PLAIN_TEXT]) == towers.encode_query([PLAIN_TEXT])).all()
-    assert plugin._folded is None  # no expert was open
-    np.testing.assert_allclose(encoder.encode_queries(texts), before, atol=2e-5)
-    assert plugin._folded is not None
-    towers.train()
-    assert plugin._folded is None
-    with torch.no_grad():
-        plugin.layers["0"].bias.outer_bias.add_(5.0)
-    after = TorchEncoder(towers).encode_queries(texts)
-    assert (after[1] == before[1]).all()
-    assert np.abs(after[0] - before[0]).max() > 1e-4
 
 
 def test_the_service_explains_the_words_of_a_query(tiny_encoder, tokenizer):

@@ -229,7 +229,7 @@ def test_model_card_and_its_example(tiny_encoder, tokenizer, tmp_path, monkeypat
     for line in (
         "license: mit",
         "| base encoder | tiny/encoder |",
-        "| BoolAttn | paper variant; gate: cue lexicon",
+        "| BoolAttn | paper variant in the query encoder; gate: lexicon |",
         "| weights | separate for each tower |",
         "| training data | taxa \\| wordings |",
         "boolattn x",

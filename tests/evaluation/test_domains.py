@@ -162,7 +162,7 @@ def test_wrong_drops_are_the_relevant_documents_that_a_ranking_lacks():
     metrics = domain_metrics("validation_kinds")
     assert needed_depth(judged, metrics) == len(rows)
     # The first domain loses one relevant document of its NOT, the second returns what is excluded.
-    ranking = Ranking.of([[0, 1], [0], [3, 4], [5, 3, 4]]).resized(len(rows))
+    ranking = Ranking.of([[0, 1], [0], [3, 4], [5, 3, 4]], len(rows))
     values = measure(ranking, judged, metrics)
     results = results_of(judged, values, system="s", dataset="domains-x", split="validation_kinds")
     headings = [heading for heading, _, _ in domain_columns("validation_kinds")]
@@ -246,8 +246,8 @@ def test_pairs_in_two_forms_and_their_accuracy(tmp_path):
     first = data.splits["test"][0]
     assert (first.gold, first.excluded) == (frozenset({"1/doc1"}), frozenset({"1/doc2"}))
     judged = Judgements.of(data.splits["test"], {d.id: r for r, d in enumerate(data.documents)})
-    ranking = Ranking.of([[0, 1], [1, 2], [3, 2], [3, 2]])
-    assert measure(ranking.resized(4), judged, ["pairwise"])["pairwise"].tolist() == [1, 1, 0, 0]
+    ranking = Ranking.of([[0, 1], [1, 2], [3, 2], [3, 2]], 4)
+    assert measure(ranking, judged, ["pairwise"])["pairwise"].tolist() == [1, 1, 0, 0]
     done = run("evaluate", "bm25", "--on", "pairs", "--data", tmp_path, "--split", "test",
                "--metric", "pairwise", "--out", tmp_path / "out")  # fmt: skip
     assert "pairwise" in done.output

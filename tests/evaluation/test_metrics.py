@@ -10,7 +10,7 @@ import pytest
 
 from boolattn.data.records import Query
 from boolattn.errors import ConfigError, DataError
-from boolattn.evaluation.benchmark import Judgements, RowSets
+from boolattn.evaluation.benchmark import Judgements, row_sets
 from boolattn.evaluation.metrics import DEFAULT_METRICS, measure, needed_depth, parse
 from boolattn.evaluation.ranking import Ranking
 from tests.evaluation.conftest import ROWS
@@ -19,7 +19,7 @@ from tests.evaluation.conftest import ROWS
 def judgements_of(relevant, excluded=(), n_documents=20) -> Judgements:
     """Judgements of one query."""
     query = Query(id="q", text="", gold=frozenset())
-    sets = (RowSets.of([one]) for one in (relevant, excluded))
+    sets = (row_sets([one]) for one in (relevant, excluded))
     return Judgements((query,), n_documents, *sets)
 
 
@@ -172,8 +172,8 @@ def test_random_rankings_have_the_metrics_of_ranx():
     lengths = rng.integers(1, depth + 1, n_queries)
     ranked = [rng.permutation(n_documents)[:length].tolist() for length in lengths]
     queries = tuple(Query(id=f"q{i:02}", text="", gold=frozenset()) for i in range(n_queries))
-    empty = RowSets.of([()] * n_queries)
-    judgements = Judgements(queries, n_documents, RowSets.of(relevant), empty)
+    empty = row_sets([()] * n_queries)
+    judgements = Judgements(queries, n_documents, row_sets(relevant), empty)
 
     names = ["recall@5", "recall@20", "recall@100", "mrr@10", "ndcg@10", "ndcg@100", "r_precision"]
     ours = measure(Ranking.of(ranked, depth), judgements, names)

@@ -80,8 +80,8 @@ def test_unknown_documents_can_be_skipped(tmp_path):
 
 
 def test_a_ranking_is_cut_or_padded():
-    ranking = Ranking.of([[3, 1, 2]])
-    assert ranking.resized(2).rows.tolist() == [[3, 1]]
-    padded = ranking.resized(5)
+    assert Ranking.of([[3, 1, 2]], 2).rows.tolist() == [[3, 1]]
+    assert Ranking.of_scores([[(3, 0.5), (1, 0.25)]], 1).scores.tolist() == [[0.5]]
+    padded = Ranking.of([[3, 1, 2]], 5)
     assert padded.rows.tolist() == [[3, 1, 2, -1, -1]]
     assert padded.scores[0, 3:].tolist() == [-np.inf, -np.inf]

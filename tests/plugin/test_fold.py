@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from boolattn import BoolAttnConfig, attach
-from boolattn.attention.folded import FoldedCues
 from boolattn.plugin.backend import recording
 from tests.conftest import FAMILIES, trained
 
@@ -32,23 +31,7 @@ def outputs(encoder, batch, **options):
     return hidden[batch["attention_mask"].bool()]
 
 
-def find_cues(plugin, call):
-    """Return the cues that a call finds."""
-    seen = []
-    find = type(plugin).find_cues
-
-    def spy(self, *args, **options):
-        seen.append(find(self, *args, **options))
-        return seen[-1]
-
-    type(plugin).find_cues = spy
-    try:
-        call()
-    finally:
-        type(plugin).find_cues = find
-    return seen[-1]
-
-
+@pytest.mark.usefixtures("plain_kernels")
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize(
     "settings",
@@ -56,7 +39,7 @@ def find_cues(plugin, call):
         {},
         {"rank": 4},
         {"rank": 4, "use_factor": False},
-        {"kernel": 1, "form": "dense"},
+        {"kernel": 1},
         {"kernel": 5, "bounded_scope": False, "scope_temperature": 0.5},
     ],
 )
@@ -72,6 +55,7 @@ def test_values_are_the_references(tiny_encoder, batch, settings, gate):
     assert plugin._folded is not None
 
 
+@pytest.mark.usefixtures("plain_kernels")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_every_family_and_long_texts(tiny_encoder, family, attention):
@@ -88,6 +72,7 @@ def test_every_family_and_long_texts(tiny_encoder, family, attention):
     torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("plain_kernels")
 def test_closed_gates_change_no_bit(tiny_encoder, batch):
     encoder = tiny_encoder()
     bare = outputs(encoder, batch)
@@ -101,6 +86,7 @@ def test_closed_gates_change_no_bit(tiny_encoder, batch):
     assert not torch.equal(hidden, bare)
 
 
+@pytest.mark.usefixtures("plain_kernels")
 @pytest.mark.parametrize(
     "change", ["step", "fused", "copy", "move", "load", "replace", "swap", "graph"]
 )
@@ -132,12 +118,13 @@ def test_changed_weights_are_folded_anew(tiny_encoder, batch, change):
     else:
         plugin.load_state_dict({n: v * 1.5 for n, v in plugin.state_dict().items()})
     got = outputs(encoder, batch, operators=OPEN)
-    encoder.boolattn._fold_on = ()
+    encoder.boolattn._may_fold = False
     torch.testing.assert_close(got, outputs(encoder, batch, operators=OPEN), atol=2e-5, rtol=1e-4)
     if change != "move":
         assert (got - before).abs().max() > 1e-3
 
 
+@pytest.mark.usefixtures("plain_kernels")
 def test_not_used_in_training_recording_autocast_or_for_the_paper(tiny_encoder, batch):
     encoder = tiny_encoder()
     plugin = scattered(attach(encoder))
@@ -162,6 +149,7 @@ def test_not_used_in_training_recording_autocast_or_for_the_paper(tiny_encoder, 
         assert special._folded is None, settings
 
 
+@pytest.mark.usefixtures("plain_kernels")
 def test_a_foreign_module_or_a_hook_is_not_folded_away(tiny_encoder, batch):
     class Other(torch.nn.Linear):
         def forward(self, values):
@@ -183,17 +171,6 @@ def test_a_foreign_module_or_a_hook_is_not_folded_away(tiny_encoder, batch):
     assert (swapped - before).abs().max() > 1e-3
 
 
-def test_only_open_texts_are_computed(tiny_encoder, batch):
-    encoder = tiny_encoder()
-    plugin = trained(attach(encoder))
-    plugin.fold()
-    cues = find_cues(plugin, lambda: outputs(encoder, batch, operators=[[], ["not"], []]))
-    assert isinstance(cues, FoldedCues)
-    assert cues.rows.tolist() == [1]
-    _, inputs = cues.layers[0]
-    assert len(inputs) == 1
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("settings", [{}, {"rank": 4}])
@@ -211,12 +188,12 @@ def test_kernels_are_as_exact_as_the_reference(tiny_encoder, dtype, settings, mo
         ids = torch.randint(5, 200, (3, n_tokens), device="cuda")
         batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         batch["attention_mask"][1, 7:] = 0
-        plugin._fold_on = ()
+        plugin._may_fold = False
         bare = outputs(encoder, batch)
         reference = outputs(encoder, batch, operators=OPEN)
         plugin.fold()
         got = outputs(encoder, batch, operators=OPEN)
-        assert plugin._folded._kernels
+        assert plugin._folded
         assert torch.equal(outputs(encoder, batch, operators=[[], [], []]), bare)
         expected = outputs(exact, batch, operators=OPEN)
         change = (expected - outputs(exact, batch)).norm()

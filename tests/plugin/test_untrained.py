@@ -79,6 +79,7 @@ def test_with_gradients_training_begins_at_the_encoder(
         assert (encode(encoder, batch, operators=OPEN) - before).abs().max() > 1e-6
 
 
+@pytest.mark.usefixtures("plain_kernels")
 @pytest.mark.parametrize("fold", [False, True])
 def test_only_layers_with_a_factor_are_computed(tiny_encoder, batch, monkeypatch, fold):
     encoder = tiny_encoder()
@@ -176,6 +177,7 @@ def test_saved_and_loaded_it_has_the_same_effect(tiny_encoder, batch, tmp_path, 
             assert torch.equal(got, bare) != is_trained
 
 
+@pytest.mark.usefixtures("plain_kernels")
 def test_folded_weights_change_no_bit_until_it_is_trained(tiny_encoder, batch):
     encoder = tiny_encoder()
     with torch.no_grad():

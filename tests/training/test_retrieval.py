@@ -55,7 +55,7 @@ def test_training_learns_and_records_the_run(preset, corpus, tmp_path):
     assert run["settings"]["train"]["max_steps"] == 20
     assert run["seed"] == 0
     assert run["versions"]["torch"] == torch.__version__
-    assert len(run["data"]["documents"]) == 64
+    assert len(run["data"]["hash"]) == 16
     assert run["revision"]
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["summary"]["eval_leak"] >= 0

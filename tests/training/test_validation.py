@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from boolattn.data.records import Query
+from boolattn.encoder.torch_encoder import encode_queries
 from boolattn.evaluation.benchmark import Judgements
 from boolattn.training import retrieval as validation
 from boolattn.training.batches.tokens import Tokens
 from boolattn.training.launch import make_towers
-from boolattn.training.retrieval import Validator, encode_queries
+from boolattn.training.retrieval import validate
 from tests.conftest import trained
 
 
@@ -23,24 +24,26 @@ def test_metrics_by_hand(monkeypatch):
     # The first query finds a, c, b, f, d, e; the second f, e, a, b, c, d.
     scores = torch.tensor([[6.0, 4, 5, 2, 1, 3], [4, 3, 2, 1, 5, 6]])
     monkeypatch.setattr(validation.torch_encoder, "encode_documents", lambda *_: torch.eye(6))
-    monkeypatch.setattr(validation, "encode_queries", lambda _, judged, *__: scores[-len(judged) :])
+    encode = lambda _, texts, **__: scores[-len(texts) :]  # noqa: E731
+    monkeypatch.setattr(validation.torch_encoder, "encode_queries", encode)
     expected = {"recall@100": 1.0, "r_precision": (1 / 2 + 0) / 2, "leak": 1 / 2}
-    validator = Validator(Judgements.of(queries, rows), list("abcdef"))
-    assert validator(torch.nn.Module()) == pytest.approx(expected)
-    validator = Validator(Judgements.of(queries[1:], rows), list("abcdef"))
-    assert validator(torch.nn.Module())["leak"] == 0
+    judged, towers, texts = Judgements.of(queries, rows), torch.nn.Module(), list("abcdef")
+    assert validate(towers, judged, texts) == pytest.approx(expected)
+    assert validate(towers, Judgements.of(queries[1:], rows), texts)["leak"] == 0
 
 
 def test_a_validator_samples_queries_and_documents_and_takes_labels(preset, corpus, dataset):
-    validator = corpus.validator(preset(n_validation_queries=5, n_validation_documents=20))
-    assert len(validator.judgements) == 5
-    assert len(validator.texts) == validator.judgements.n_documents < len(dataset.documents)
+    chosen = preset(n_validation_queries=5, n_validation_documents=20)
+    options = corpus.validator(chosen).keywords
+    assert len(judged := options["judgements"]) == 5
+    assert len(options["texts"]) == judged.n_documents < len(dataset.documents)
     chosen = preset("plugin.gate=label")
     towers = trained(make_towers(chosen).eval())
-    validator = corpus.validator(chosen)
-    assert validator.operators == ("and", "or", "not")
-    judged = validator.judgements
-    labelled, closed = (encode_queries(towers, judged, o) for o in (("not",), ()))
+    options = corpus.validator(chosen).keywords
+    assert options["takes_labels"]
+    judged = options["judgements"]
+    closed = encode_queries(towers, judged.texts, operators=[()] * len(judged))
+    labelled = encode_queries(towers, judged.texts, operators=judged.operators)
     assert not torch.allclose(labelled, closed)
     plain = towers.encode_query(list(judged.texts), convert_to_tensor=True)
     torch.testing.assert_close(closed, plain, atol=1e-5, rtol=0)

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
-from boolattn.attention.folded import FoldedWeights, are_foldable, current_state, kernels
+from boolattn.attention.folded import are_foldable
 from boolattn.attention.gate import Gate, LexiconGate, cue_predictor, learned_gate, shuffle
 from boolattn.attention.layer import BoolAttnLayer, CueState, is_traced, words
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from boolattn.attention.factors import AttentionBias
-    from boolattn.attention.folded import FoldedCues
-    from boolattn.attention.gpu.kernel_bias import KernelCues
+    from boolattn.attention.gpu.kernel_bias import KernelCues, KernelWeights
 
 
-#: Cues of the reference, of folded weights, and of the GPU kernels.
-AnyCues: TypeAlias = "CueState | FoldedCues | KernelCues"
+@cache
+def kernels(device: torch.device) -> ModuleType | None:
+    """Return the module that launches GPU kernels; ``None`` on a CPU or without Triton."""
+    if device.type != "cuda":
+        return None
+    try:
+        return import_module("boolattn.attention.gpu.kernel_bias")
+    except ImportError:
+        return None
+
+
+def current_state(tensors: list[Tensor]) -> list[int]:
+    """Return addresses and counts of changes; ``map`` is quick."""
+    return [*map(Tensor.data_ptr, tensors), *map(attrgetter("_version"), tensors)]
 
 
 class BoolAttn(nn.Module):
@@ -40,8 +56,9 @@ class BoolAttn(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self._fold_on: tuple[str, ...] = ()
-        self._folded: FoldedWeights | None = None
+        self._may_fold = False
+        #: Addresses and versions of the weights, and what was folded of them.
+        self._folded: tuple[list[int], KernelWeights] | None = None
         #: Addresses and versions of the factors, and the layers where all are 0.
         self._idle: tuple[list[int], frozenset[int]] | None = None
         self.operators = nn.Parameter(torch.randn(len(config.operators), config.d_o))
@@ -54,7 +71,7 @@ class BoolAttn(nn.Module):
 
     def find_cues(
         self, hidden: Tensor, mask: Tensor, gate: Gate, *, may_fold: bool = False
-    ) -> AnyCues:
+    ) -> CueState | KernelCues:
         """Predict the cues of a batch.
 
         Args:
@@ -64,7 +81,7 @@ class BoolAttn(nn.Module):
             may_fold: Whether folded weights may be used, which give no scope logits.
         """
         if may_fold and (folded := self._current_fold()) is not None:
-            return folded.find_cues(hidden, mask, gate)
+            return folded.find_cues(hidden, mask, gate.open)
         scopable = words(mask) if self.config.bounded_scope else mask
         mask, scopable = mask.to(hidden.dtype), scopable.to(hidden.dtype)
         logits = self.cue(hidden, mask, self.operators)
@@ -97,18 +114,17 @@ class BoolAttn(nn.Module):
             self._idle = state, frozenset(int(name) for name, is_set in layers if not is_set)
         return self._idle[1]
 
-    def fold(self, *devices: str) -> None:
-        """Fold the weights, for faster encoding; on all devices by default.
+    def fold(self) -> None:
+        """Fold the weights, for faster encoding on a GPU with Triton.
 
-        Retrievers do so on a CPU. On a GPU it is for those who ask: of all GPUs the kernels were
-        run on an H200 alone.
+        It must be asked for: of all GPUs the kernels were run on an H200 alone.
 
         Kept in ``eval`` mode without gradients, autocast, recording or a compiler, and made anew
         after ``train()`` or when a parameter or a module was changed, replaced or moved; not used
         with modules that are not BoolAttn's own, or with hooks. A write to ``parameter.data`` in
         ``eval`` mode is not noticed: call this again.
         """
-        self._fold_on, self._folded = (*self._fold_on, *(devices or ("cpu", "cuda"))), None
+        self._may_fold, self._folded = True, None
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode; what was computed of the weights does not outlive recorded training."""
@@ -116,27 +132,27 @@ class BoolAttn(nn.Module):
             self._folded = self._idle = None
         return super().train(mode)
 
-    def _current_fold(self) -> FoldedWeights | None:
+    def _current_fold(self) -> KernelWeights | None:
         """Return the folded weights where they can be used."""
-        device = self.operators.device.type
-        if device not in self._fold_on or self.training or torch.is_grad_enabled():
+        device = self.operators.device
+        if not self._may_fold or self.training or torch.is_grad_enabled():
             return None
-        if torch.compiler.is_compiling() or torch.is_autocast_enabled(device):
+        if torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type):
             return None
-        # Tensors of inference mode do not count their changes; GPU kernels need Triton.
-        is_counted = not self.operators.is_inference()
-        if not (is_counted and self.config.can_fold) or (device == "cuda" and kernels() is None):
+        # Tensors of inference mode do not count their changes.
+        is_counted, launcher = not self.operators.is_inference(), kernels(device)
+        if launcher is None or not (is_counted and self.config.can_fold):
             return None
         modules = [*self.cue.modules(), *self.layers.modules()]
         if not are_foldable(modules):
             return None
         weights = [w for module in modules for w in module._parameters.values() if w is not None]
         state = current_state([self.operators, *weights])
-        if self._folded is None or self._folded.state != state:
-            self._folded = FoldedWeights(state, self)
-        return self._folded
+        if self._folded is None or self._folded[0] != state:
+            self._folded = state, launcher.KernelWeights(self)
+        return self._folded[1]
 
-    def forward(self, index: int, hidden: Tensor, cues: AnyCues) -> AttentionBias:
+    def forward(self, index: int, hidden: Tensor, cues: CueState | KernelCues) -> AttentionBias:
         """Compute the bias of the encoder layer ``index``."""
         if not isinstance(cues, CueState):
             return cues.bias(index, hidden)

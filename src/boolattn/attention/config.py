@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from boolattn.errors import ConfigError
-from boolattn.settings import check_types, limited
+from boolattn.settings import build, check_types, limited
 
 #: The operator axis of every tensor: AND, OR, NOT.
 OPERATORS = ("and", "or", "not")
@@ -21,7 +23,7 @@ class BoolAttnConfig:
     'corrected'
     """
 
-    operators: tuple[str, ...] = OPERATORS  # the experts: always these
+    operators: ClassVar[tuple[str, ...]] = OPERATORS  # the experts
     #: ``paper`` is as published, with its seven errors
     variant: str = limited("corrected", choices=("corrected", "paper"))
     #: What opens the experts in a call without operator labels: nothing (``label``, for oracle
@@ -30,8 +32,6 @@ class BoolAttnConfig:
     #: Input of a learned gate: the ``mean`` of the tokens, as in the paper and by default in its
     #: variant, or their ``context`` as well (*ours*); ``None`` for every other gate
     gate_reads: str | None = limited(None, choices=("mean", "context"))
-    #: ``factored`` appends the bias to queries and keys; ``dense`` adds the full matrix
-    form: str = limited("factored", choices=("factored", "dense"))
     d_o: int = limited(10, above=0)  # size of an operator embedding
     kernel: int = limited(3, above=0, is_odd=True)  # of the scope predictor's convolution (*ours*)
     #: Of the corrected cue predictor's convolution, 1 for no context; and its channels (*ours*)
@@ -70,12 +70,9 @@ class BoolAttnConfig:
 
     def __post_init__(self) -> None:
         check_types(self, least=0)
-        # A file or a caller may give lists, which cannot be hashed.
-        object.__setattr__(self, "operators", tuple(self.operators))
         if self.layers is not None:
+            # A file or a caller may give a list, which cannot be hashed.
             object.__setattr__(self, "layers", tuple(self.layers))
-        if self.operators != OPERATORS:
-            raise ConfigError(f"operators must be {', '.join(OPERATORS)}; got {self.operators}")
         layers = (0,) if self.layers is None else self.layers
         if not layers or layers[0] < 0 or list(layers) != sorted(set(layers)):
             raise ConfigError(f"layers must be layer numbers from 0, in order; got {layers}")
@@ -90,6 +87,12 @@ class BoolAttnConfig:
         if self.use_factor is None:
             is_used = not self.is_paper and self.fixed_bias is None
             object.__setattr__(self, "use_factor", is_used)
+
+    @classmethod
+    def of_saved(cls, values: Mapping[str, Any], source: str) -> BoolAttnConfig:
+        """Build the settings of a saved plug-in; older ones name what has no choice any more."""
+        values = {name: values[name] for name in values if name not in ("operators", "form")}
+        return build(cls, values, source=source)
 
     @property
     def is_paper(self) -> bool:

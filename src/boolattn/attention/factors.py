@@ -70,13 +70,9 @@ class AttentionBias:
         )
         return out[..., :dim] if is_one_width else out
 
-    def dense(self) -> Tensor:
-        """Return the full bias. Shape ``(batch, heads, tokens, tokens)``."""
-        return cast("Tensor", self.factors.dense())
-
     def masked(self, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
         """Return the full bias with a mask: none, Boolean, or additive."""
-        bias = self.dense().to(dtype)
+        bias = cast("Tensor", self.factors.dense()).to(dtype)
         if mask is not None and mask.dtype == torch.bool:
             return torch.where(mask, bias, torch.finfo(dtype).min)
         return bias if mask is None else mask + bias

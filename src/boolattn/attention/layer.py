@@ -137,15 +137,13 @@ def position_weight(config: BoolAttnConfig, cue: Tensor, sigma: Tensor) -> Tenso
     .. math:: w_i = \max_c \; p_c \exp(-r_{ic}^2 / 2\sigma^2)
 
     The paper has one cue position ``c``, undefined for several cues (error 4); the paper variant
-    takes the most probable, ``c = argmax p``, without the factor ``p``. In training only the
-    index of the maximum is computed over all pairs, so that no pairwise tensor is saved for the
-    backward pass. Long texts need no pairwise tensor.
+    takes the most probable, ``c = argmax p``, without the factor ``p``. Long texts need no tensor
+    of all pairs.
 
     Args:
         config: The settings.
         cue: Cue probabilities. Shape ``(batch, operators, tokens)``.
-        sigma: Width for each operator. Shape ``(operators,)``, without gradients also
-            ``(layers, operators)``, for the weights of several layers.
+        sigma: Width for each operator. Shape ``(operators,)``.
     """
     precision = position_precision(sigma)
     n_tokens = cue.shape[-1]
@@ -158,13 +156,7 @@ def position_weight(config: BoolAttnConfig, cue: Tensor, sigma: Tensor) -> Tenso
         at = torch.arange(len(sigma), device=cue.device)
         distance = squared.transpose(1, 2)[at, cue.argmax(-1)]
         return torch.exp(-distance * precision[:, None])
-    reach = torch.exp(-squared * precision[..., None, None])
-    if not torch.is_grad_enabled():
-        return (reach.unsqueeze(-4) * cue[:, :, None]).amax(-1)
-    with torch.no_grad():
-        nearest = (reach * cue[:, :, None]).argmax(-1)
-        distance = squared.expand(len(cue), -1, -1, -1).gather(-1, nearest[..., None])[..., 0]
-    return cue.gather(-1, nearest) * torch.exp(-distance * precision[:, None])
+    return (torch.exp(-squared * precision[:, None, None]) * cue[:, :, None]).amax(-1)
 
 
 def _along(cue: Tensor, precision: Tensor, operator: str, window: int) -> Tensor:

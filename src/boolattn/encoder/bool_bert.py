@@ -21,7 +21,6 @@ from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.backend import WITHOUT_INTERFACE
 from boolattn.plugin.install import OperatorLabels, install, plugin_of
 from boolattn.plugin.storage import attach, refuse_adapters
-from boolattn.settings import build
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -53,7 +52,7 @@ class BoolBertConfig(PreTrainedConfig):
     @property
     def boolattn_config(self) -> BoolAttnConfig:
         """The plug-in's settings."""
-        return build(BoolAttnConfig, self.boolattn or {}, source=MODEL_TYPE)
+        return BoolAttnConfig.of_saved(self.boolattn or {}, MODEL_TYPE)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         """Return a size of the encoder."""

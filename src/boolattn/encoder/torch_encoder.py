@@ -24,7 +24,6 @@ from boolattn.encoders.callables import Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.explain import Explanation, explain
-from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import tensors_hash
 from boolattn.query.parser import vocabulary_sum
 from boolattn.settings import checked
@@ -67,7 +66,6 @@ class TorchEncoder(Encoder):
             self.settings = settings_of(towers)
         self._bool_bert = encoder if isinstance(encoder, BoolBertModel) else None
         if self._bool_bert is not None:
-            plugin_of(self._bool_bert).fold("cpu")  # for speed; the values are the same
             self.gate = self._bool_bert.config.boolattn_config.gate.replace("label", "closed")
         self.labels: dict[str, Sequence[str]] = {}
         self.dimension = int(towers.get_embedding_dimension() or 0)
@@ -128,14 +126,11 @@ class TorchEncoder(Encoder):
         """Encode whole queries by the query tower with its own gate, or by :attr:`labels`."""
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        if not self.labels:
-            options: dict[str, Any] = {"convert_to_tensor": True, "show_progress_bar": False}
-            return self._array(self.towers.encode_query(list(texts), **options))
-        if unknown := [text for text in texts if text not in self.labels]:
+        if unknown := [text for text in texts if self.labels and text not in self.labels]:
             raise GateError(f"there are no operator labels for the query {unknown[0]!r}")
-        if self._bool_bert is None:
+        if self.labels and self._bool_bert is None:
             raise GateError("this model has no BoolAttn, so labels can open no gate")
-        operators = [self.labels[text] for text in texts]
+        operators = [self.labels[text] for text in texts] if self.labels else None
         return self._array(encode_queries(self.towers, texts, operators=operators))
 
     def encode_documents(self, texts: Sequence[str], *, batch_size: int | None = None) -> Array:
@@ -154,9 +149,9 @@ def encode_queries(
     model: SentenceTransformer,
     texts: Sequence[str],
     *,
-    operators: Sequence[Sequence[str]],
+    operators: Sequence[Sequence[str]] | None = None,
 ) -> Tensor:
-    """Encode queries with oracle operator labels; ``model.encode_query`` uses the model's gate.
+    """Encode queries with oracle operator labels; without these the model's own gate is used.
 
     ``operators`` has the names of each query's operators; empty for none. Returns ``(texts, dim)``.
 
@@ -166,6 +161,8 @@ def encode_queries(
     >>> encode_queries(towers, ["moths but not ants"], operators=[["not"]]).shape
     torch.Size([1, 384])
     """
+    if operators is None:
+        return model.encode_query(list(texts), convert_to_tensor=True, show_progress_bar=False)
     if not isinstance(query_encoder(model), BoolBertModel):
         raise GateError("this model has no BoolAttn, so operators have no effect")
     if len(texts) != len(operators):

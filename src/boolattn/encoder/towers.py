@@ -193,12 +193,6 @@ def from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an 
 
 INDEX = "model.safetensors.index.json"
 UNKNOWN = "unknown"
-_BIAS = "It is a learned bias in the attention of the query encoder; documents are encoded without."
-_GATES = {
-    "label": "oracle operator labels; without `operators` every gate is closed",
-    "lexicon": "cue lexicon, from plain text",
-    "learned": "trained classifier, from plain text",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +255,7 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     encoder, towers, plugin = query_encoder(model), settings_of(model), "none"
     if isinstance(encoder, BoolBertModel):
         config = encoder.config.boolattn_config
-        plugin = f"{config.variant} variant; gate: {_GATES[config.gate]}. {_BIAS}"
+        plugin = f"{config.variant} variant in the query encoder; gate: {config.gate}"
     rows = {
         "base encoder": card.base or base_name(encoder) or UNKNOWN,
         "family": cast("Any", encoder).base_model.config.model_type,

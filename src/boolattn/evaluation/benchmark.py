@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -18,30 +18,25 @@ if TYPE_CHECKING:
 
     from boolattn.data.records import Dataset, Document, Query
 
+    RowSets = tuple[NDArray[np.int32], ...]
+
 #: Kinds of queries, in the order of tables.
 KINDS = ("plain", "AND/OR", "NOT", "known item", "names")
 _ITEMS = {"known": "known item", "name": "names"}
 
 
-class RowSets(tuple["NDArray[np.int32]", ...]):
-    """One set of rows for each query, sorted."""
+def row_sets(sets: Iterable[Iterable[int]]) -> RowSets:
+    """Return each query's set of rows, sorted.
 
-    __slots__ = ()
+    >>> row_sets([{3, 1}])[0].tolist()
+    [1, 3]
+    """
+    return tuple(np.array(sorted(set(rows)), dtype=np.int32) for rows in sets)
 
-    @classmethod
-    def of(cls, sets: Iterable[Iterable[int]]) -> RowSets:
-        """Make arrays of sets.
 
-        >>> sets = RowSets.of([{3, 1}, (), {2}])
-        >>> sets.sizes.tolist(), sets[0].tolist()
-        ([2, 0, 1], [1, 3])
-        """
-        return cls(np.array(sorted(set(rows)), dtype=np.int32) for rows in sets)
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of rows in each set."""
-        return np.array([len(rows) for rows in self], dtype=np.int64)
+def sizes_of(sets: RowSets) -> NDArray[np.int64]:
+    """Return the number of rows in each set."""
+    return np.array([len(rows) for rows in sets], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +82,7 @@ class Judgements:
     n_documents: int
     relevant: RowSets
     excluded: RowSets
-    undecided: RowSets = field(default_factory=RowSets)
+    undecided: RowSets = ()
 
     @classmethod
     def of(cls, queries: Sequence[Query], rows: Mapping[str, int]) -> Judgements:
@@ -105,7 +100,7 @@ class Judgements:
         triples = ((q.gold, q.excluded - q.gold, q.undecided - q.gold) for q in usable)
         kinds = zip(*triples, strict=True)
         sets = ([map(rows.__getitem__, ids & rows.keys()) for ids in kind] for kind in kinds)
-        return cls(usable, len(rows), *map(RowSets.of, sets))
+        return cls(usable, len(rows), *map(row_sets, sets))
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError
+from boolattn.evaluation.benchmark import sizes_of
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def judge(ranking: Ranking, judgements: Judgements, depth: int) -> JudgedRanking
             name = judgements.ids[query]
             raise DataError(f"the ranking of query {name!r} has document row {repeated[0]} twice")
         table[both[1][query]] = table[both[0][query]] = 0
-    return JudgedRanking(*(JudgedSet(marks == mark, both[mark - 1].sizes) for mark in (1, 2)))
+    return JudgedRanking(*(JudgedSet(marks == mark, sizes_of(both[mark - 1])) for mark in (1, 2)))
 
 
 def recall(judged: JudgedRanking, k: int) -> Floats:
@@ -182,8 +183,8 @@ class Metric:
         """Number of results that the metric reads, at most all documents."""
         depth = self.k or (judgements.n_documents if self.kind == "pairwise" else PAIRS_DEPTH)
         if self.kind in ("r_precision", "leak"):
-            sizes = judgements.relevant.sizes
-            depth = int((sizes + judgements.excluded.sizes * (self.kind == "leak")).max())
+            relevant, excluded = map(sizes_of, (judgements.relevant, judgements.excluded))
+            depth = int((relevant + excluded * (self.kind == "leak")).max())
         return min(depth, judgements.n_documents)
 
 
@@ -205,7 +206,7 @@ def parse(name: str) -> Metric:
 def needed_depth(judgements: Judgements, metrics: Sequence[str] = DEFAULT_METRICS) -> int:
     """Return how many results the metrics need for each query, undecided ones included."""
     depth = max((parse(name).depth(judgements) for name in metrics), default=1)
-    n_undecided = max(judgements.undecided.sizes, default=0)
+    n_undecided = max(sizes_of(judgements.undecided), default=0)
     return min(depth + int(n_undecided), max(depth, judgements.n_documents))
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -54,6 +55,14 @@ class Ranking:
         falling = np.broadcast_to(-np.arange(width, dtype=np.float32), rows.shape)
         return cls(rows, np.where(rows == PADDING, np.float32(-np.inf), falling))
 
+    @classmethod
+    def of_scores(cls, pairs: Sequence[Sequence[tuple[int, float]]], depth: int | None) -> Ranking:
+        """Pack lists of rows with their scores, best first."""
+        ranking = cls.of([[row for row, _ in ranked] for ranked in pairs], depth)
+        for scores, ranked in zip(ranking.scores, pairs, strict=True):
+            scores[: len(ranked)] = [score for _, score in ranked[: len(scores)]]
+        return ranking
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -61,14 +70,6 @@ class Ranking:
     def depth(self) -> int:
         """Number of ranks, padding included."""
         return int(self.rows.shape[1])
-
-    def resized(self, depth: int) -> Ranking:
-        """Cut or pad to ``depth`` ranks."""
-        missing = ((0, 0), (0, max(0, depth - self.depth)))
-        return Ranking(
-            np.pad(self.rows[:, :depth], missing, constant_values=PADDING),
-            np.pad(self.scores[:, :depth], missing, constant_values=-np.inf),
-        )
 
     def without(self, left_out: Sequence[Rows]) -> Ranking:
         """Take rows out of each ranking; what follows them moves up.
@@ -114,7 +115,12 @@ def run_line(qid: str, document: str, rank: int, score: float, system: str = "bo
 
 
 def read_run(
-    path: Path, query_ids: Sequence[str], rows: Mapping[str, int], *, skip_unknown: bool = False
+    path: Path,
+    query_ids: Sequence[str],
+    rows: Mapping[str, int],
+    depth: int | None = None,
+    *,
+    skip_unknown: bool = False,
 ) -> Ranking:
     """Read a TREC run, plain or compressed: documents by decreasing score, ties by rank.
 
@@ -147,10 +153,8 @@ def read_run(
         reason = f"it has {other!r}, expected {query_ids[0]!r}" if other else "it is empty"
         reason = f"no document {unknown!r} in the corpus" if unknown else reason
         raise DataError(f"{path} ranks nothing for {len(query_ids)} queries: {reason}")
-    ranking = Ranking.of([sorted(documents, key=documents.__getitem__) for documents in ranked])
-    for scores, documents in zip(ranking.scores, ranked, strict=True):
-        scores[: len(documents)] = [-score for score, _ in sorted(documents.values())]
-    return ranking
+    ordered = (sorted(documents.items(), key=itemgetter(1)) for documents in ranked)
+    return Ranking.of_scores([[(row, -s) for row, (s, _) in part] for part in ordered], depth)
 
 
 def _fields(line: str, path: Path, number: int) -> tuple[str, str, int, float]:

@@ -20,8 +20,8 @@ from boolattn.attention.factors import SHORT, AttentionBias
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
-    from boolattn.attention.boolattn import AnyCues
     from boolattn.attention.gate import Gate
+    from boolattn.attention.gpu.kernel_bias import KernelCues
     from boolattn.attention.layer import CueState, LayerBias
 
 #: Our attention function for each of transformers'.
@@ -30,7 +30,8 @@ BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
 BIAS = "boolattn_bias"
 #: Keyword that passes the forward pass from the model's hook to its layers.
 PASS = "boolattn_pass"
-#: Keyword that passes the places of texts laid end to end to the attention function.
+#: Keyword that passes texts laid end to end to the attention function: where they begin, the end
+#: included, and most tokens of one.
 PACKED = "boolattn_packed"
 
 
@@ -71,34 +72,15 @@ def family_of(encoder: PreTrainedModel) -> str:
 
 
 @dataclass
-class Applied:
-    """A layer's bias, as passed to the attention function."""
-
-    index: int
-    form: str
-    layer: AttentionBias
-
-
-@dataclass
-class Packed:
-    """Where texts that are laid end to end begin, the end included, and most tokens of one."""
-
-    starts: Tensor
-    longest: int
-
-
-@dataclass
 class Record:
     """What BoolAttn computed while recording, with gradients.
 
-    Biases and attention weights, ``(batch, heads, tokens, tokens)`` with the bias, are those of
-    the last pass, by layer number; cues and gates are of each pass, also if no gate was open.
+    Biases are those of the last pass, by layer number; cues and gates are of each pass, also if no
+    gate was open.
     """
 
-    wants_attention: bool = False
     cue_states: list[CueState] = field(default_factory=list)
     biases: dict[int, LayerBias] = field(default_factory=dict)
-    attention: dict[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass
@@ -107,7 +89,8 @@ class ForwardPass:
 
     mask: Tensor  # 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
     gate: Gate | None  # from labels or the lexicon; ``None`` for a learned gate
-    cues: AnyCues | None = None  # ``None`` if no expert is open; then the layers are not changed
+    #: ``None`` if no expert is open; then the layers are not changed
+    cues: CueState | KernelCues | None = None
     idle: frozenset[int] = frozenset()  # layers that are not changed
 
 
@@ -130,12 +113,9 @@ def recorder() -> Record | None:
 
 
 @contextmanager
-def recording(*, attention: bool = False) -> Iterator[Record]:
-    """Record what BoolAttn computes in this thread's forward passes.
-
-    With ``attention`` also the attention weights, as full matrices.
-    """
-    outer, current.record = current.record, Record(wants_attention=attention)
+def recording() -> Iterator[Record]:
+    """Record what BoolAttn computes in this thread's forward passes."""
+    outer, current.record = current.record, Record()
     try:
         yield current.record
     finally:
@@ -152,20 +132,19 @@ def sdpa_attention(
 ) -> tuple[Tensor, None]:
     """Run transformers' own function, or fused attention with the bias."""
     kwargs.pop(PASS, None)
-    packed: Packed | None = kwargs.pop(PACKED, None)
+    packed: tuple[Tensor, int] | None = kwargs.pop(PACKED, None)
     if packed is not None:
-        return _packed_attention((query, key, value), packed, kwargs.get("dropout", 0.0)), None
-    applied: Applied | None = kwargs.pop(BIAS, None)
-    if applied is None:
+        return _packed_attention((query, key, value), *packed, kwargs.get("dropout", 0.0)), None
+    layer: AttentionBias | None = kwargs.pop(BIAS, None)
+    if layer is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
-    layer, dropout = applied.layer, kwargs.get("dropout", 0.0)
-    _record_attention(applied, query, key, attention_mask)
+    dropout = kwargs.get("dropout", 0.0)
     if not dropout and (done := layer.attend(query, key, value, attention_mask)) is not None:
         return done, None
     # Short texts without gradients are faster with the dense bias; see benchmarks.encoding.
     is_quick = not (torch.compiler.is_compiling() or torch.is_grad_enabled())
     is_short = query.device.type == "cpu" and query.shape[2] <= SHORT
-    if applied.form == "dense" or (is_quick and is_short):
+    if is_quick and is_short:
         dense = layer.masked(attention_mask, query.dtype)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, dropout_p=dropout)
     else:
@@ -173,9 +152,10 @@ def sdpa_attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-def _packed_attention(heads: tuple[Tensor, ...], packed: Packed, dropout: float) -> Tensor:
+def _packed_attention(
+    heads: tuple[Tensor, ...], starts: Tensor, longest: int, dropout: float
+) -> Tensor:
     """Attend within each text. ``(1, heads, tokens, d)`` to ``(1, tokens, heads, d)``."""
-    starts, longest = packed.starts, packed.longest
     if heads[0].is_cuda:
         rows = [part[0].transpose(0, 1) for part in heads]
         # torch's own flash attention; its public function for texts of any length has no dropout.
@@ -197,22 +177,12 @@ def eager_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Run the family's own eager function, with the bias added to its mask."""
     kwargs.pop(PASS, None)
-    applied: Applied | None = kwargs.pop(BIAS, None)
-    if applied is not None:
-        _record_attention(applied, query, key, attention_mask)
-        attention_mask = applied.layer.masked(attention_mask, query.dtype)
+    layer: AttentionBias | None = kwargs.pop(BIAS, None)
+    if layer is not None:
+        attention_mask = layer.masked(attention_mask, query.dtype)
     # Each modelling file has its own eager function; only that one gives the same bits.
     eager = sys.modules[type(module).__module__].eager_attention_forward
     return eager(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
-
-
-def _record_attention(applied: Applied, query: Tensor, key: Tensor, mask: Tensor | None) -> None:
-    """Record the attention weights, if they are wanted."""
-    record = recorder()
-    if record is not None and record.wants_attention:
-        scores = query @ key.transpose(-1, -2) * applied.layer.factors.scale
-        weights = (scores + applied.layer.masked(mask, scores.dtype)).softmax(-1)
-        record.attention[applied.index] = weights
 
 
 # Each of our functions has the mask function of transformers' own.

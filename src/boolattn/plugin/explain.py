@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
+from boolattn.attention.config import OPERATORS
 from boolattn.files import require
-from boolattn.plugin.backend import WITHOUT_INTERFACE, Record, family_of, recording
+from boolattn.plugin.backend import BACKENDS, WITHOUT_INTERFACE, family_of, recording
 from boolattn.plugin.install import plugin_of
 from boolattn.settings import checked
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from boolattn.attention.layer import LayerBias
 
     Array = NDArray[np.float32]
 
@@ -94,17 +97,16 @@ def explain(
     model = cast("PreTrainedModel", model.base_model)  # without head or Bool-BERT
     inputs = dict(tokenizer(text, return_tensors="pt", truncation=True).to(model.device))
     options: dict[str, Any] = {} if operators is None else {"operators": [list(operators)]}
-    if family_of(model) in WITHOUT_INTERFACE:
-        options["output_attentions"] = True
-    was_training = model.training
+    was_training, before = model.training, model.config._attn_implementation
     model.eval()
     try:
-        with torch.no_grad(), recording(attention=True) as record:
-            output = model(**inputs, **options)
+        if family_of(model) not in WITHOUT_INTERFACE:
+            model.set_attn_implementation(BACKENDS["eager"])  # the one that returns its weights
+        with torch.no_grad(), recording() as record:
+            attention = model(**inputs, **options, output_attentions=True).attentions
     finally:
+        model.set_attn_implementation(before)
         model.train(was_training)
-    if not record.attention and record.biases:
-        record.attention = {i: output.attentions[i] for i in record.biases}
     ids = inputs["input_ids"][0].tolist()
     [cues] = record.cue_states
     is_open = cues.gate.open[0].bool().tolist()
@@ -115,21 +117,23 @@ def explain(
         operators=names,
         gate=dict(zip(names, is_open, strict=True)),
         cue=_array(cues.cue[0]),
-        **_by_layer(record, (model.config.num_hidden_layers, len(names), len(ids))),
+        **_by_layer(record.biases, attention, len(ids)),
     )
 
 
-def _by_layer(record: Record, shape: tuple[int, int, int]) -> dict[str, Array]:
+def _by_layer(
+    biases: dict[int, LayerBias], attention: Sequence[torch.Tensor], n_tokens: int
+) -> dict[str, Array]:
     """Return the arrays with a layer axis; a layer without a bias is zero."""
+    shape = (len(attention), len(OPERATORS), n_tokens)
     scope, bias = np.zeros((2, *shape), np.float32)
     change = np.zeros_like(scope[:, 0])
-    for index, layer in record.biases.items():
+    for index, layer in biases.items():
         scope[index] = _array(layer.inside[0].mean(-1).T)
         # (heads, tokens, columns); the columns after the operators are padding.
         by_key = (layer.factors.query * layer.factors.key)[0, ..., : shape[1]]
         bias[index] = _array(layer.factors.scale * by_key.mean(0).T)
-        attention = record.attention[index]
-        moved = attention.double() - layer.attention_before(attention)
+        moved = attention[index].double() - layer.attention_before(attention[index])
         change[index] = _array(moved[0].mean((0, 1)))
     return {"scope": scope, "bias": bias, "attention_change": change}
 

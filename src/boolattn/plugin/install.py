@@ -24,7 +24,6 @@ from boolattn.plugin.backend import (
     FAMILIES,
     PASS,
     WITHOUT_INTERFACE,
-    Applied,
     ForwardPass,
     current,
     family_of,
@@ -43,21 +42,13 @@ OperatorLabels: TypeAlias = "Sequence[Sequence[str]] | Tensor"
 NO_BIAS = ForwardPass(torch.empty(0), None)
 
 
-def token_mask(mask: object, tokens: Tensor) -> Tensor:
-    """Return 1 for tokens and 0 for padding, from any mask an encoder takes.
-
-    The mask is ``None``; ``(batch, tokens)``; of more axes, Boolean or additive, with keys last; or
-    a dictionary of masks by kind of layer. ``tokens`` are ids or embeddings: ``(batch, tokens, …)``
-    """
-    if isinstance(mask, dict):
-        mask = mask.get("full_attention", next(iter(mask.values()), None))
-    if not isinstance(mask, torch.Tensor):
+def token_mask(mask: Tensor | None, tokens: Tensor) -> Tensor:
+    """Return 1 for tokens and 0 for padding; ``tokens`` are ids or embeddings."""
+    if mask is None:
         return torch.ones(tokens.shape[:2], device=tokens.device)
-    if mask.dim() == 2:
-        return mask
-    if mask.dtype != torch.bool:
-        mask = mask > torch.finfo(mask.dtype).min / 2 if mask.is_floating_point() else mask > 0
-    return mask.flatten(1, -2).any(1).expand(len(tokens), -1).float()
+    if not isinstance(mask, Tensor) or mask.dim() != 2:
+        raise ConfigError("BoolAttn needs an attention_mask of 0 and 1, (batch, tokens)")
+    return mask
 
 
 class EncoderForward:
@@ -174,7 +165,6 @@ class EncoderForward:
         if record is not None:
             record.cue_states.append(cast("CueState", cues))
             record.biases.clear()
-            record.attention.clear()
 
     def before_attention(
         self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -197,7 +187,7 @@ class EncoderForward:
                 f"the encoder's attention was set to {used!r} after attach; set it to one of "
                 f"{', '.join(BACKENDS.values())}, or detach() first"
             )
-        return args, {**kwargs, BIAS: Applied(index, plugin.config.form, layer)}
+        return args, {**kwargs, BIAS: layer}
 
 
 def _may_open(gate: Gate) -> bool:

@@ -32,7 +32,7 @@ from boolattn.files import atomic_folder
 from boolattn.plugin.backend import family_of
 from boolattn.plugin.install import NAME, detach, install, plugin_of
 from boolattn.plugin.vocabulary import lexicon_gate
-from boolattn.settings import build, checked
+from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -50,6 +50,12 @@ _HEADS = re.compile(
     r"(cls|lm_head|vocab_\w+|(pre_)?classifier|qa_outputs|score|head|decoder|pooler"
     r"|(generator|discriminator)_\w+)\."
 )
+#: What transformers says of tensors that do not fit.
+_MISFITS = {
+    "mismatched_keys": "has another shape than its settings say",
+    "missing_keys": "is missing",
+    "unexpected_keys": "has no place in the model",
+}
 #: Sizes of the encoder that a plug-in depends on.
 _SIZES = ("model_type", "hidden_size", "num_attention_heads", "num_hidden_layers")
 
@@ -138,7 +144,7 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
             raise PluginMismatchError(
                 f"{path} was saved for an encoder with {name} {saved}; this one has {actual}"
             )
-    config = build(BoolAttnConfig, header["config"], source=str(path))
+    config = BoolAttnConfig.of_saved(header["config"], str(path))
     lexicon = None
     if config.gate == "lexicon":
         try:
@@ -218,11 +224,9 @@ def load(folder: str | Path, **options: Any) -> PreTrainedModel:
     folder = Path(folder)
     if not (folder / FILE).is_file():
         raise PluginMismatchError(f"{folder} holds no {FILE}; give a folder written by save()")
-    options |= {"local_files_only": True, "output_loading_info": True}
     with strict_loading(folder):
-        encoder: PreTrainedModel
-        encoder, info = AutoModel.from_pretrained(folder, **options)
-        check_loaded(info, folder)
+        options |= {"local_files_only": True}
+        encoder: PreTrainedModel = AutoModel.from_pretrained(folder, **options)
     load_plugin(encoder, folder)
     return encoder
 
@@ -282,19 +286,6 @@ def strict_loading(folder: Path) -> Iterator[None]:
         raise DataError(f"{folder} cannot be loaded: {reason}; {_REMEDY}") from error
 
 
-def check_loaded(info: Mapping[str, Any], folder: Path) -> None:
-    """Raise if the loading info of transformers names a tensor that does not fit."""
-    for kind, problem in (
-        ("mismatched_keys", "has another shape than its settings say"),
-        ("missing_keys", "is missing"),
-        ("unexpected_keys", "has no place in the model"),
-    ):
-        names = [key if isinstance(key, str) else str(key[0]) for key in info[kind]]
-        if names := sorted(name for name in names if not _HEADS.match(name)):
-            more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
-            raise DataError(f"{folder}: the tensor {names[0]!r}{more} {problem}; {_REMEDY}")
-
-
 def _check_weights(part: Path) -> None:
     """Compare the names and shapes of an encoder's tensors with its settings; reads no weights."""
     path = part / CONFIG
@@ -311,4 +302,8 @@ def _check_weights(part: Path) -> None:
         _, info = AutoModel.from_pretrained(part, **options)
     finally:
         logging.set_verbosity(level)
-    check_loaded(info, part)
+    for kind, problem in _MISFITS.items():
+        names = [key if isinstance(key, str) else str(key[0]) for key in info[kind]]
+        if names := sorted(name for name in names if not _HEADS.match(name)):
+            more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+            raise DataError(f"{part}: the tensor {names[0]!r}{more} {problem}; {_REMEDY}")

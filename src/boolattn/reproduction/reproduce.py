@@ -17,7 +17,7 @@ import torch
 from accelerate.utils import release_memory
 from filelock import FileLock, Timeout
 
-from boolattn.encoder.torch_encoder import encode_documents
+from boolattn.encoder.torch_encoder import encode_documents, encode_queries
 from boolattn.encoder.towers import load_towers
 from boolattn.errors import BoolattnError, ConfigError, MissingDataError
 from boolattn.evaluation.benchmark import Judgements, prepare
@@ -26,13 +26,13 @@ from boolattn.evaluation.ranking import Ranking, write_run
 from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, save_figure, short, template_figure
 from boolattn.files import package_table, write_text
-from boolattn.reproduction.requests import Paths, PlannedRun, RunRequest, data_fingerprint, plan
-from boolattn.reproduction.runs import Run, RunKey, make_tables, mean_and_deviation, registry
+from boolattn.reproduction.requests import Paths, PlannedRun, RunRequest, plan
+from boolattn.reproduction.runs import Run, make_tables, mean_and_deviation, registry
 from boolattn.search.systems import Bm25Ranker
 from boolattn.settings import build
 from boolattn.training import launch
-from boolattn.training.loop import about_machine, processes
-from boolattn.training.retrieval import Corpus, encode_queries, rank
+from boolattn.training.loop import about_machine, data_fingerprint, processes
+from boolattn.training.retrieval import Corpus, rank
 from boolattn.training.settings import Preset, read_preset
 
 if TYPE_CHECKING:
@@ -103,12 +103,12 @@ def reproduce(
             save_figure(template_figure(averaged), out / f"{name}.png")
         except MissingDataError as error:
             progress(str(error))
-    keys, missing = set(map(RunKey.of, finished)), defaultdict[str, list[str]](list)
+    names, missing = {path.parts[-3:] for path in finished}, defaultdict[str, list[str]](list)
     for run in runs:
-        if run.key not in keys:
+        if run.key.path.parts not in names:
             missing[run.system.name].append(str(run.seed))
-    names = [f"{system} (seed {', '.join(seeds)})" for system, seeds in missing.items()]
-    return text + (f"\n\nNot run: {'; '.join(names)}." if names else "")
+    lacking = [f"{system} (seed {', '.join(seeds)})" for system, seeds in missing.items()]
+    return text + (f"\n\nNot run: {'; '.join(lacking)}." if lacking else "")
 
 
 def _compared(target: Target, table: LineTable) -> str:
@@ -304,7 +304,8 @@ def _tower_rankings(
     for mode, (split, judgements) in product(system.query_modes, judged.items()):
         operators, labels = None, gate
         if mode == "oracle_operators":
-            operators = preset.plugin.operators
+            operators = judgements.operators
             labels = gate if gate == "oracle" else f"oracle, trained with {gate}"
-        vectors = encode_queries(towers, judgements, operators, prefix)
+        texts = [prefix + text for text in judgements.texts]
+        vectors = encode_queries(towers, texts, operators=operators)
         yield mode, split, labels, rank(vectors, documents, needed_depth(judgements))

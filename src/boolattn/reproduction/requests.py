@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import product
@@ -16,20 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
-from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import HFValidationError
-from transformers import AutoConfig
+from transformers.utils.hub import cached_file
 
 from boolattn.checksums import CONFIG, file_sum
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.sentences import generate
-from boolattn.encoder.towers import from_pretrained
 from boolattn.encoders.models import torch_source
-from boolattn.errors import ConfigError, DataError, MissingDataError
-from boolattn.files import text_hash
+from boolattn.errors import ConfigError
 from boolattn.reproduction.runs import NO_ENCODER, Run, RunKey, registry
 from boolattn.training.launch import load_encoder, make_towers
-from boolattn.training.loop import differences
+from boolattn.training.loop import FINGERPRINT, data_fingerprint, differences
 from boolattn.training.retrieval import Corpus, require_gpu
 from boolattn.training.settings import Preset, load_preset, read_preset
 
@@ -45,7 +40,6 @@ _INPUTS = {"data": "data", "encoder": "encoder weights", "start": "weights to st
 _IRRELEVANT = ("model.encoder ", "train.chunk ", "train.captured ")
 #: Settings without effect on towers without a plug-in.
 _PLUGIN_ONLY = ("train.scope_weight ", "plugin.")
-_LENGTH = 16  # of a fingerprint
 _WEIGHTS = (".safetensors", ".bin")
 
 
@@ -99,10 +93,9 @@ class PlannedRun:
         require_gpu(preset)
         if self.start is not None:
             make_towers(preset, self.start)  # refuses one that does not fit
-        data = self.data
+        data = self.corpus.dataset  # also loads the encoder
         if preset.model.use_plugin and (system.pretrain or preset.train.scope_weight):
             next(iter(generate(1, 0)))  # says what generated sentences need
-        _check_encoder(preset.model.encoder)
         known, validation = ", ".join(data.splits), preset.data.validation
         for split in preset.data.train.split("+") if system.kind == "trained" else ():
             data.queries(split)
@@ -267,36 +260,13 @@ def find_finished(run: PlannedRun, folders: Iterable[Path]) -> Path | None:
     return path
 
 
-@lru_cache(maxsize=8)
-def _check_encoder(name: str) -> None:
-    """Refuse an encoder that cannot be loaded; of a folder the weights are checked too."""
-    try:
-        from_pretrained(AutoConfig, torch_source(name))
-    except (DataError, MissingDataError) as error:
-        raise MissingDataError(f"no encoder {name!r}: {error}, with --encoder") from error
-
-
-def data_fingerprint(dataset: Dataset, splits: list[str]) -> str:
-    """Hash documents, queries and answers, whatever files they come from."""
-    rows = [(document.id, document.text) for document in dataset.documents]
-    pairs = ((split, query) for split in splits for query in dataset.splits.get(split, ()))
-    for split, query in pairs:
-        ids = "\0".join([*sorted(query.gold), *sorted(query.excluded)])
-        rows.append((f"{split} {query.id}", query.text + ids))
-    return text_hash(rows)[:_LENGTH]
-
-
 @lru_cache(maxsize=16)
 def encoder_fingerprint(name: str) -> str:
     """Hash the weights of an encoder; of one that is not on this machine, only its name."""
-    source, cached = torch_source(name), None
-    if Path(source).is_dir():
-        cached = f"{source}/{CONFIG}"
-    else:
-        with suppress(HFValidationError):  # a path
-            cached = try_to_load_from_cache(source, CONFIG)
-    if not isinstance(cached, str):
-        return hashlib.sha256(name.encode()).hexdigest()[:_LENGTH]
+    try:
+        cached = str(cached_file(torch_source(name), CONFIG, local_files_only=True))
+    except OSError:
+        return hashlib.sha256(name.encode()).hexdigest()[:FINGERPRINT]
     paths = sorted(p for p in Path(cached).parent.rglob("*") if p.suffix in _WEIGHTS)
     sums = (bytes.fromhex(file_sum(path)) for path in paths)
-    return hashlib.sha256(b"".join(sums)).hexdigest()[:_LENGTH]
+    return hashlib.sha256(b"".join(sums)).hexdigest()[:FINGERPRINT]

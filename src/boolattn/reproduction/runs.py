@@ -6,7 +6,7 @@ A run's file has the values of every query.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -79,12 +79,6 @@ class RunKey:
         """File of the run, below the folder of all runs."""
         return Path(self.dataset, self.encoder, f"{self.system}-{self.seed}{ENDING}")
 
-    @classmethod
-    def of(cls, path: Path) -> RunKey:
-        """Read the path of a run's file."""
-        system, _, seed = path.name.removesuffix(ENDING).rpartition("-")
-        return cls(path.parent.parent.name, path.parent.name, system, int(seed))
-
     def __str__(self) -> str:
         return f"{self.dataset} {self.encoder} {self.system} {self.seed}"
 
@@ -150,10 +144,11 @@ class Run:
     def load(cls, path: Path) -> Run:
         """Read a run file."""
         rows = [row for _, row in read_jsonl(path)] or [{}]
-        if rows[0].get("format") != FORMAT or "details" not in rows[0]:
+        details = rows[0].get("details")
+        if rows[0].get("format") != FORMAT or details is None:
             raise DataError(f"{path} is no run file of format {FORMAT}; remove it and run again")
         results = [Results.from_dict(row, path) for row in rows[1:]]
-        return cls(RunKey.of(path), results, rows[0]["details"])
+        return cls(RunKey(*(rows[0][item.name] for item in fields(RunKey))), results, details)
 
 
 @dataclass(frozen=True)

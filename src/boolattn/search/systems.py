@@ -94,7 +94,7 @@ class SearchRanker:
             batch = texts[start : start + _QUERIES]
             for result in self.searcher.search_many(batch, depth, **options):
                 ranked.append([(self.rows[hit.id], hit.score) for hit in result])
-        return _ranking(ranked, depth)
+        return Ranking.of_scores(ranked, depth)
 
 
 class Bm25Ranker:
@@ -126,7 +126,7 @@ class Bm25Ranker:
     def rank(self, texts: Sequence[str], depth: int) -> Ranking:
         """Rank the documents that have a word of the query; the others are not returned."""
         depth = min(depth, self._searcher.num_docs)
-        return _ranking([self._search(text, depth) for text in texts], depth)
+        return Ranking.of_scores([self._search(text, depth) for text in texts], depth)
 
     def _search(self, text: str, depth: int) -> list[tuple[int, float]]:
         # In lower case nothing is an operator of tantivy's query language.
@@ -138,14 +138,6 @@ class Bm25Ranker:
         rows: list[Any] = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
         pairs = [(row, score) for row, (score, _) in zip(rows, hits, strict=True)]
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
-
-
-def _ranking(ranked: Sequence[Sequence[tuple[int, float]]], depth: int) -> Ranking:
-    """Return the ranking of rows and scores, best first."""
-    ranking = Ranking.of([[row for row, _ in pairs] for pairs in ranked], depth)
-    for scores, pairs in zip(ranking.scores, ranked, strict=True):
-        scores[: len(pairs)] = [score for _, score in pairs]
-    return ranking
 
 
 def ways_of(*, is_composed: bool, hybrid: bool, strict_not: bool) -> list[str]:
@@ -188,7 +180,7 @@ def open_systems(
     if ending:
         run, rows = Path(model), benchmark.rows
         name = run.name.removesuffix(ending)
-        yield OpenSystem(name, "", "", lambda judged, n: read_run(run, judged.ids, rows).resized(n))
+        yield OpenSystem(name, "", "", lambda judged, n: read_run(run, judged.ids, rows, n))
         return
     folder, name = _find_folder(model)
     if not is_one_vector or (gate == "own" and models.runs_in_onnx(folder, device)):

@@ -72,7 +72,7 @@ class Captured:
         """
         if not self._can_record(features, task):
             return encode(self.towers, features, task)
-        n_tokens = padded_length(features["input_ids"].shape[-1], task)
+        n_tokens = -(-features["input_ids"].shape[-1] // MULTIPLES[task]) * MULTIPLES[task]
         others = tuple(name for name in sorted(features) if name not in _BY_TOKEN)
         key = (task, slot, len(features["input_ids"]), n_tokens, others)
         recording = self._recordings.get(key)
@@ -256,16 +256,6 @@ def typical(features: Features) -> Features:
     if "operators" in some:
         some["operators"].fill_(1)
     return some
-
-
-def padded_length(n_tokens: int, task: str) -> int:
-    """Round a length up to one that graphs are recorded for.
-
-    >>> padded_length(20, "query"), padded_length(20, "document")
-    (32, 32)
-    """
-    multiple = MULTIPLES[task]
-    return -(-n_tokens // multiple) * multiple
 
 
 def padded(features: Features, n_tokens: int, pad: int) -> Features:

@@ -23,14 +23,14 @@ from boolattn.encoder.towers import (
     settings_of,
 )
 from boolattn.encoders.models import torch_source
-from boolattn.errors import ConfigError, MissingDataError
+from boolattn.errors import ConfigError
 from boolattn.evaluation.ranking import read_run
 from boolattn.files import text_hash
 from boolattn.plugin.install import plugin_of
 from boolattn.plugin.storage import attach, save
 from boolattn.training.batches.sampling import Sampler, Steps, make_examples
 from boolattn.training.batches.tokens import LabelledSentences, PretrainingSet, Tokens
-from boolattn.training.loop import RunFolder, data_hashes, processes
+from boolattn.training.loop import RunFolder, data_fingerprint, processes
 from boolattn.training.pretrain import Pretrainer
 from boolattn.training.retrieval import Corpus, RetrievalTraining, require_gpu
 
@@ -97,7 +97,7 @@ def train(preset: Preset, launch: Launch, corpus: Corpus | None = None) -> dict[
             preset.name,
         )
     run = RunFolder(launch.out, launch.command, resume=launch.resume)
-    run.open(preset, data_hashes(dataset))
+    run.open(preset, {"name": dataset.name, "hash": data_fingerprint(dataset, dataset.splits)})
     if corpus is None:
         corpus = Corpus(dataset, towers.tokenizer, preset.model.document_length)
     steps = make_steps(preset, corpus, launch.rankings)
@@ -122,13 +122,10 @@ def make_steps(preset: Preset, corpus: Corpus, rankings: Path | None = None) -> 
     sampler = Sampler(examples, len(corpus.documents), settings, domains)
     texts = [example.query.text for example in sampler.examples]
     tokens = Tokens(corpus.tokenizer, texts, preset.model.query_length)
-    steps = Steps(sampler, tokens, corpus.documents, operators=preset.label_operators)
+    steps = Steps(sampler, tokens, corpus.documents, takes_labels=preset.takes_labels)
     if preset.model.use_plugin and settings.scope_weight:
         mixture = Mixture(varied=preset.pretrain.varied_share)
-        try:
-            every = generate(preset.pretrain.n_sentences, settings.seed, mixture)
-        except MissingDataError as error:
-            raise ConfigError(f"{error}; or train without: train.scope_weight=0") from error
+        every = generate(preset.pretrain.n_sentences, settings.seed, mixture)
         used = [sentence for sentence in every if sentence.operators]
         steps.scoped = LabelledSentences(used, corpus.tokenizer)
     steps.chunk = settings.chunk or Steps.chunk

@@ -27,11 +27,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
+from transformers.trainer_pt_utils import get_parameter_names
 
-from boolattn.attention.boolattn import BoolAttn
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import atomic_file, text_hash, write_text
 from boolattn.jsonl import parse_object
+from boolattn.plugin.install import NAME as PLUGIN
 
 if TYPE_CHECKING:
     from boolattn.data.records import Dataset
@@ -144,20 +145,16 @@ def parameter_groups(
 
     The plug-in, which begins untrained, may have its own rate.
     """
-    is_new, exempt = _inside(model, BoolAttn), _inside(model, nn.LayerNorm)
+    constants = [f"{name}$" for name in _NO_DECAY_NAMES]
+    decaying = {*get_parameter_names(model, [nn.LayerNorm], constants)}
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            decays = id(parameter) not in exempt and not name.endswith(_NO_DECAY_NAMES)
-            own_rate = plugin_rate if id(parameter) in is_new else 0.0
-            key = (own_rate or settings.learning_rate, settings.weight_decay if decays else 0.0)
+            own_rate = plugin_rate if f"{PLUGIN}." in name else 0.0
+            decay = settings.weight_decay if name in decaying else 0.0
+            key = (own_rate or settings.learning_rate, decay)
             groups.setdefault(key, []).append(parameter)
     return [{"params": p, "lr": rate, "weight_decay": d} for (rate, d), p in groups.items()]
-
-
-def _inside(model: nn.Module, kind: type[nn.Module]) -> set[int]:
-    modules = (module for module in model.modules() if isinstance(module, kind))
-    return {id(parameter) for module in modules for parameter in module.parameters()}
 
 
 logger = logging.getLogger(__name__)
@@ -165,6 +162,8 @@ logger = logging.getLogger(__name__)
 #: Whose versions are stored.
 _PACKAGES = ("boolattn", "torch", "transformers", "accelerate", "sentence-transformers", "numpy")
 _MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
+#: Letters of a fingerprint.
+FINGERPRINT = 16
 
 
 class RunFolder:
@@ -271,12 +270,14 @@ def _write_json(path: Path, values: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
-def data_hashes(dataset: Dataset) -> dict[str, str]:
-    """Hash documents and queries of each split, whatever file they come from."""
-    rows: Any = {"documents": [(document.id, document.text) for document in dataset.documents]}
-    for split, queries in dataset.splits.items():
-        rows[split] = [(q.id, q.text, " ".join(sorted(q.gold))) for q in queries]
-    return {"name": dataset.name, **{name: text_hash(part) for name, part in rows.items()}}
+def data_fingerprint(dataset: Dataset, splits: Iterable[str]) -> str:
+    """Hash documents, queries and answers, whatever files they come from."""
+    rows = [(document.id, document.text) for document in dataset.documents]
+    pairs = ((split, query) for split in splits for query in dataset.splits.get(split, ()))
+    for split, query in pairs:
+        ids = "\0".join([*sorted(query.gold), *sorted(query.excluded)])
+        rows.append((f"{split} {query.id}", query.text + ids))
+    return text_hash(rows)[:FINGERPRINT]
 
 
 def differences(here: Any, there: Any, name: str = "") -> Iterator[str]:  # noqa: ANN401

@@ -72,8 +72,8 @@ class Corpus:
         """Return the queries of a split, or of several joined by ``+``."""
         return [query for split in name.split("+") for query in self.dataset.queries(split)]
 
-    def validator(self, preset: Preset) -> Validator:
-        """Make a validator of the preset's split and sizes."""
+    def validator(self, preset: Preset) -> Callable[[SentenceTransformer], dict[str, float]]:
+        """Return :func:`validate` with the preset's split, sizes and labels."""
         split, settings = preset.data.validation, preset.train
         benchmark = prepare(
             self.dataset,
@@ -82,39 +82,26 @@ class Corpus:
             n_queries=settings.n_validation_queries,
             seed=settings.seed,
         )
-        return Validator(benchmark.splits[split], benchmark.texts, preset.label_operators)
+        judgements, texts = benchmark.splits[split], benchmark.texts
+        options: dict[str, Any] = {"judgements": judgements, "takes_labels": preset.takes_labels}
+        return partial(validate, texts=texts, **options)
 
 
-@dataclass(eq=False)
-class Validator:
-    """Ranks documents for queries, and measures the rankings."""
-
-    judgements: Judgements
-    texts: Sequence[str]  # Of the documents that are ranked, by row
-    operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
-
-    def __call__(self, towers: SentenceTransformer) -> dict[str, float]:
-        """Return the means over queries of Recall@100, R-precision and leak."""
-        documents = torch_encoder.encode_documents(towers.eval(), self.texts)
-        vectors = encode_queries(towers, self.judgements, self.operators)
-        ranking = rank(vectors, documents, needed_depth(self.judgements, METRICS))
-        values = measure(ranking, self.judgements, METRICS)
-        # The leak is not defined where no query excludes anything.
-        return {name: float(np.nan_to_num(mean(value))) for name, value in values.items()}
-
-
-def encode_queries(
+def validate(
     towers: SentenceTransformer,
     judgements: Judgements,
-    operators: Sequence[str] | None = None,
-    prefix: str = "",
-) -> Tensor:
-    """Encode queries, with oracle labels for the experts named. Shape ``(queries, dim)``."""
-    texts = [prefix + text for text in judgements.texts]
-    if operators is None:
-        return towers.encode_query(texts, convert_to_tensor=True, show_progress_bar=False)
-    labels = [[name for name in names if name in operators] for names in judgements.operators]
-    return torch_encoder.encode_queries(towers, texts, operators=labels)
+    texts: Sequence[str],
+    *,
+    takes_labels: bool = False,
+) -> dict[str, float]:
+    """Rank texts for queries; return the means of Recall@100, R-precision and leak."""
+    documents = torch_encoder.encode_documents(towers.eval(), texts)
+    labels = judgements.operators if takes_labels else None
+    vectors = torch_encoder.encode_queries(towers, judgements.texts, operators=labels)
+    ranking = rank(vectors, documents, needed_depth(judgements, METRICS))
+    values = measure(ranking, judgements, METRICS)
+    # The leak is not defined where no query excludes anything.
+    return {name: float(np.nan_to_num(mean(value))) for name, value in values.items()}
 
 
 def rank(queries: Tensor, documents: Tensor, depth: int) -> Ranking:

@@ -123,10 +123,9 @@ class Preset:
     train: TrainSettings = field(default_factory=TrainSettings)
 
     @property
-    def label_operators(self) -> tuple[str, ...] | None:
-        """The experts that oracle labels open; None where the model takes no labels."""
-        by_label = self.model.use_plugin and self.plugin.gate == "label"
-        return self.plugin.operators if by_label else None
+    def takes_labels(self) -> bool:
+        """Whether oracle labels open the experts."""
+        return self.model.use_plugin and self.plugin.gate == "label"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON stores them."""

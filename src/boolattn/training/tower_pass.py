@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from boolattn.encoder.towers import DOCUMENT, query_encoder, settings_of, tower_of
-from boolattn.plugin.backend import BACKENDS, PACKED, Packed, recording
+from boolattn.plugin.backend import BACKENDS, PACKED, recording
 from boolattn.training.batches.tokens import MULTIPLE, N_FILLERS, Features
 from boolattn.training.losses import scope_loss
 
@@ -108,7 +108,7 @@ def encode_packed(towers: SentenceTransformer, features: Features) -> Tensor:
     at = torch.arange(len(ids), device=ids.device, dtype=starts.dtype)
     first = starts[torch.searchsorted(starts, at, right=True) - 1]
     options: dict[str, Any] = {} if encoder is bare else {"task": DOCUMENT}
-    options[PACKED] = Packed(starts, max(longest, MULTIPLE // N_FILLERS))
+    options[PACKED] = (starts, max(longest, MULTIPLE // N_FILLERS))
     hidden: Tensor = encoder(
         input_ids=ids[None],
         position_ids=(at - first).long()[None],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,15 +12,12 @@ from torch.nn import functional as F
 from triton import cdiv, next_power_of_2
 
 from boolattn.attention.factors import SHORT, AttentionBias, Factors, bias_factors
+from boolattn.attention.folded import FoldedLayer, fold_cue, n_lanes
 from boolattn.attention.gpu.kernels import attention_kernel, cue_kernel, near_kernel, scope_kernel
-
-if TYPE_CHECKING:
-    from boolattn.attention.config import BoolAttnConfig
+from boolattn.attention.layer import position_precision
 
 #: Tokens of one program.
 _TILE = 16
-#: Columns of a layer's matrix are padded to a multiple of this, or the product is slow.
-_ALIGNED = 8
 #: Of a number whose attention runs in the own kernel: it is slow without tensor cores.
 _MOST_BYTES = 2
 #: Most channels of an expert that attention's program of every head reads itself.
@@ -73,7 +70,7 @@ class KernelCues:
     cue: Tensor  # cue probabilities, 0 on padding
     allowed: Tensor  # 1 for tokens that can be in the scope of an open expert
     near: dict[int, Tensor]  # position weights by layer
-    layers: dict[int, KernelLayer]
+    layers: dict[int, FoldedLayer]
 
     def bias(self, index: int, hidden: Tensor) -> KernelBias:
         """Compute what needs the hidden state of layer ``index``; attention runs the kernel."""
@@ -83,36 +80,39 @@ class KernelCues:
         return KernelBias(inputs, layer)
 
 
-class KernelWeights(NamedTuple):
-    """All layers' weights, the precisions of their position weights, and the settings."""
+class KernelWeights:
+    """All layers' weights, and those of the cue predictor."""
 
-    layers: dict[int, KernelLayer]
-    precisions: Tensor  # shape ``(layers, operators)``
-    config: BoolAttnConfig
+    def __init__(self, plugin: Any) -> None:  # noqa: ANN401 - above this one
+        self._config, operators = plugin.config, plugin.operators
+        with torch.inference_mode(False), torch.no_grad():
+            self._cue = fold_cue(plugin.cue, operators)
+            self._layers = {int(n): FoldedLayer(x, operators) for n, x in plugin.layers.items()}
+            sigmas = torch.stack([layer.bias.sigma for layer in plugin.layers.values()])
+            self._precisions = position_precision(sigmas)  # shape ``(layers, operators)``
 
-    def find_cues(self, out: Tensor, second: Tensor, mask: Tensor, opened: Tensor) -> KernelCues:
+    def find_cues(self, hidden: Tensor, mask: Tensor, opened: Tensor) -> KernelCues:
         """Find the cues of a batch and all layers' position weights.
 
-        Args:
-            out: Of the cue predictor's first matrix: taps, then operators.
-            second: Its second matrix. Shape ``(channels, operators)``.
-            mask: Not 0 for tokens. Shape ``(batch, tokens)``.
-            opened: 1 for open experts. Shape ``(batch, operators)``.
+        Arguments as in :meth:`BoolAttn.find_cues`, of the gate 1 for open experts.
         """
-        layers, precisions, config = self
+        layers, precisions, config = self._layers, self._precisions, self._config
+        first, start, second = self._cue
+        out = F.linear(hidden, first.T, start)
+        mask, opened = mask.contiguous(), opened.contiguous()
         n_texts, n_tokens = mask.shape
         n_channels, n = second.shape
         shape = (2 + len(layers), -(-n_texts // 4) * 4, n, n_tokens)  # multiples of 16 bytes
         values = out.new_empty(shape, dtype=torch.float32)
         cue, allowed, near = values[0], values[1], values[2:]
         block = min(1024, int(next_power_of_2(n_tokens)))
-        n_tiles, n_lanes = cdiv(n_tokens, _TILE), next_power_of_2(n_channels)
+        n_tiles, channels = cdiv(n_tokens, _TILE), next_power_of_2(n_channels)
         launch(
             cue_kernel,
             (n_texts, n_tiles, 1),
             (out, mask, opened, second, cue, allowed),
             (n_tokens,),
-            (n, n_channels, n_lanes, config.cue_kernel, config.bounded_scope, _TILE, block),
+            (n, n_channels, channels, config.cue_kernel, config.bounded_scope, _TILE, block),
         )
         launch(
             near_kernel,
@@ -124,58 +124,35 @@ class KernelWeights(NamedTuple):
         return KernelCues(mask, cue, allowed, dict(zip(layers, near.unbind(), strict=True)), layers)
 
 
-class KernelLayer:
-    """One layer's weights, of a ``FoldedLayer``: one matrix for the hidden state, and constants."""
-
-    def __init__(self, folded: Any, dtype: torch.dtype) -> None:  # noqa: ANN401 - above this one
-        n_kernel, n, n_heads = folded.cue.shape
-        n_inner, head_size = folded.near.shape[1], folded.head_size
-        weight, start = folded.first.T, folded.start
-        if folded.reduce is not None:
-            start = start + weight @ folded.reduce[1]
-            weight = weight @ folded.reduce[0].T
-        constants = (folded.cue, start, folded.near, folded.outer, folded.bias, folded.factor)
-        self.constants = torch.cat([part.flatten() for part in constants])
-        weight = F.pad(weight, (0, 0, 0, -len(weight) % _ALIGNED))
-        self.weight = weight.to(dtype)
-        self.n_operators, self.n_heads, self.head_size = n, n_heads, head_size
-        n_lanes = max(16, next_power_of_2(n_inner))
-        self.sizes = (
-            *(n, n_heads, len(weight), n_kernel, n_inner, min(64, n_lanes)),
-            *(head_size, max(16, next_power_of_2(head_size))),
-        )
-        self.is_split = n_inner > _FEW_INNER
-
-
 @dataclass
 class KernelBias(AttentionBias):
     """One layer's bias, before the kernel, which takes the ``inputs``."""
 
     inputs: tuple[Tensor, ...]
-    layer: KernelLayer
+    layer: FoldedLayer
 
     @cached_property
     def scopes(self) -> Tensor:
         """Strengths, -3e38 out of scope. Shape ``(batch, operators, heads, tokens)``."""
-        layer, (n_texts, n_tokens, _) = self.layer, self.inputs[0].shape
-        scopes = self.inputs[1].new_empty(n_texts, layer.n_operators, layer.n_heads, n_tokens)
+        (n, n_heads, *_), (n_texts, n_tokens, _) = self.layer.sizes, self.inputs[0].shape
+        scopes = self.inputs[1].new_empty(n_texts, n, n_heads, n_tokens)
         launch(
             scope_kernel,
-            (n_texts, cdiv(n_tokens, _TILE), layer.n_operators),
+            (n_texts, cdiv(n_tokens, _TILE), n),
             (*self.inputs, scopes),
             (n_tokens,),
-            (*layer.sizes[:6], max(16, next_power_of_2(layer.n_heads)), _TILE),
+            (*self.layer.sizes[:6], n_lanes(n_heads), _TILE),
         )
         return scopes
 
     @cached_property
     def factors(self) -> Factors:
         """The bias as factors."""
-        scopes, layer = self.scopes.permute(0, 3, 1, 2), self.layer
+        scopes = self.scopes.permute(0, 3, 1, 2)
         inside = scopes > -1e38
         weight = torch.where(inside, scopes, 0.0)
         inside = inside.to(weight.dtype)
-        return bias_factors(inside, weight, layer.head_size)
+        return bias_factors(inside, weight, self.layer.sizes[6])
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
@@ -197,15 +174,16 @@ class KernelBias(AttentionBias):
             query, key = query.contiguous(), key.contiguous()
         if value.stride(-1) != 1:
             value = value.contiguous()
-        layer, result = self.layer, query.new_empty(n_texts, n_tokens, n_heads, head_size)
-        inputs = (self.scopes, *self.inputs[1:]) if layer.is_split else self.inputs
+        result = query.new_empty(n_texts, n_tokens, n_heads, head_size)
+        is_split = self.layer.sizes[4] > _FEW_INNER
+        inputs = (self.scopes, *self.inputs[1:]) if is_split else self.inputs
         tile = 16 if n_tokens <= 16 else 1 << (n_tokens - 1).bit_length()
         launch(
             attention_kernel,
             (n_texts, n_heads, 1),
             (*inputs, query, key, value, pairs, result),
             (n_tokens, *query.stride()[:3], *value.stride()[:3], *strides),
-            (*layer.sizes, tile, layer.is_split, mask is not None),
+            (*self.layer.sizes, tile, is_split, mask is not None),
             8 if tile > 64 else 4,  # 8 warps of fewer rows read beyond their tile
         )
         return result

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from boolattn.attention.config import OPERATORS
 from boolattn.errors import DataError
 from boolattn.training.batches.tokens import Features, LabelledSentences, Tokens
 
@@ -183,7 +184,7 @@ class Steps(Dataset[Features]):
     documents: Tokens
     _: KW_ONLY
     chunk: int = 64  # Documents encoded at once, padded; 0: all, without padding
-    operators: Sequence[str] | None = None  # Experts that oracle labels open; None: no labels
+    takes_labels: bool = False  # Whether oracle labels open the experts
     scoped: LabelledSentences | None = None  # Sentences whose scopes are supervised
     process: int = 0
     n_processes: int = 1
@@ -204,9 +205,9 @@ class Steps(Dataset[Features]):
         rows = batch.documents[start:end].ravel().tolist()
         documents, places = self.documents.chunks(rows, self.chunk)
         queries = self.queries.features(batch.rows[start:end])
-        if self.operators is not None:
+        if self.takes_labels:
             used = [example.query.operators for example in batch.examples[start:end]]
-            labels = [[int(name in names) for name in self.operators] for names in used]
+            labels = [[int(name in names) for name in OPERATORS] for names in used]
             queries["operators"] = torch.tensor(labels)
         features: Features = {"queries": queries, "documents": documents, "places": places}
         features["targets"] = torch.arange(start, end) * batch.documents.shape[1]
