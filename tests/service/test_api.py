@@ -125,8 +125,6 @@ def test_invalid_queries_are_refused(serve, query, status, code, column):
         client.get("/search", params={"q": query}),
     ):
         assert refused(response, status, code).column == column
-    if code in ("query_not_text", "query_too_long"):
-        refused(client.get("/explain", params={"q": query}), status, code)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +262,7 @@ def test_other_requests_are_refused_in_the_same_form(serve, method, path, status
 def test_the_openapi_description_is_complete(serve):
     described = serve().get("/openapi.json").json()
     assert set(described["paths"]) == {
-        "/search", "/explain", "/documents", "/documents/{document_id}", "/health", "/about",
+        "/search", "/documents", "/documents/{document_id}", "/health", "/about",
         "/metrics", "/examples", "/facets",
     }  # fmt: skip
     post = described["paths"]["/search"]["post"]

@@ -23,7 +23,6 @@ from boolattn.data.records import Document
 from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.query.plan import limited
 from boolattn.query.syntax import unparse
-from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import operators_of
 from boolattn.service import schemas
 from boolattn.service.batching import Batcher
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Reply = dict[str, Any]
 _NO_DOCUMENT = (404, "no_document", "the index has no document with this id")
 #: Documents encoded at once; a search waits for no more than these.
@@ -98,17 +96,6 @@ class Handlers:
         query, filters = values.pop("q"), values.pop("filter")
         values |= {"query": query, "filters": parse_filters(filters) if filters else None}
         return await self.search(schemas.SearchRequest(**values))
-
-    async def explain(self, q: Text = "", mode: schemas.Mode = "auto") -> Response:
-        """Show cue, scope and bias by word; empty for a model without BoolAttn in PyTorch."""
-        self._check_text(q)
-        gate: dict[str, bool] = {}
-        words: list[dict[str, Any]] = []
-        # No encoder sees explicit syntax as a sentence.
-        if q.strip() and (mode == "plain" or (mode == "auto" and not is_explicit(q))):
-            encoder = self.searcher.encoder
-            gate, words = await self.batcher.call(lambda: schemas.explain_words(encoder, q))
-        return schemas.reply({"gate": gate, "words": words})
 
     async def document(self, document_id: str) -> Response:
         """Return the full text and the metadata of one document."""

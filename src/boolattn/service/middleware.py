@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 #: Paths that use the model or the index: limited in number at once.
 CHANGED = "/documents"
-LIMITED = ("/search", "/explain", "/examples", "/facets", CHANGED)
+LIMITED = ("/search", "/examples", "/facets", CHANGED)
 #: Paths that need the API key; the page, the health check and the API description are open.
 PROTECTED = (*LIMITED, "/metrics", "/about")
 #: No foreign and no inline scripts; the page may not be framed.
