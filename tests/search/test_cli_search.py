@@ -352,7 +352,9 @@ def test_a_field_between_quotes_is_a_condition():
         searcher.search('"Zeit"<30')
 
 
-@pytest.mark.parametrize(("verb", "hint"), [("serch", "did you mean 'search'"), ("zzz", "--help")])
+@pytest.mark.parametrize(
+    ("verb", "hint"), [("serch", "Did you mean one of: 'search'"), ("zzz", "--help")]
+)
 def test_an_unknown_command_says_what_to_do(verb, hint):
     done = subprocess.run(
         [sys.executable, "-m", "boolattn", verb], capture_output=True, text=True, check=False

@@ -52,9 +52,6 @@ def train(**options: Any) -> None:
 @option("--share", default=0.5, type=click.FloatRange(0), help="Share of the trained weights.")
 def average(base: str, model: Path, out: Path, share: float) -> None:
     """Average the weights of a trained model with those of the encoder it began with."""
-    from boolattn.encoders.models import require_torch
-
-    require_torch("average")
     from boolattn.encoder.towers import Card, save_towers
     from boolattn.training.launch import average as averaged
 
@@ -73,9 +70,6 @@ def export(model: Path, out: Path, float32: bool, as_json: bool) -> None:
     """Write a model for onnxruntime, which needs no PyTorch, and compare the two."""
     if not (model / "modules.json").is_file():
         raise MissingDataError(f"{model} holds no modules.json; give the folder of a trained model")
-    from boolattn.encoders.models import require_torch
-
-    require_torch("export")
     from boolattn.encoder.export.folder import export_model
 
     quiet_libraries()
