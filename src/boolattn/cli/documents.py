@@ -6,7 +6,7 @@ import resource
 import shlex
 import sys
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from itertools import count, repeat
 from pathlib import Path
 from threading import Thread
@@ -52,7 +52,6 @@ source_options = joined(
 @option("--kinds", type=Path, help="File of your own kinds, as in dairy: butter, cream.")
 @option("--resume", is_flag=True, help="Continue a stopped build.")
 @option("--replace", is_flag=True, help="Replace an existing index.")
-@option("--ray", metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
 @option("--batch-size", type=int, help="Documents encoded at once.")
 @json_option
 def index(out: str | None, model: str, **options: Any) -> None:
@@ -70,18 +69,10 @@ def index(out: str | None, model: str, **options: Any) -> None:
     kinds = options["kinds"] and read_kinds(options["kinds"])
     quiet_libraries()
     encoder = load_model(model)
-    ray: AbstractContextManager[Any] = nullcontext()
-    if options["ray"]:
-        from boolattn.encoders.ray_encoder import cluster
-
-        size = options["batch_size"]
-        ray = cluster(model, encoder.fingerprint, address=options["ray"], batch_size=size)
     settings = {n: options[n] for n in IndexSettings.__dataclass_fields__ if n in options}
     settings |= {"kinds": kinds, "model": absolute_name(model), "vectors": options["vectors"] or ""}
-    with _records(options) as records, _progress(options) as progress, ray as encode:
-        searcher = Searcher.build(
-            address, records, encoder, encode=encode, progress=progress, **settings
-        )
+    with _records(options) as records, _progress(options) as progress:
+        searcher = Searcher.build(address, records, encoder, progress=progress, **settings)
     _print_summary(searcher, start, as_json=options["as_json"])
     with searcher.store.reading() as reader:
         sample = reader.sample(_SAMPLE)
