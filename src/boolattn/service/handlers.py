@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from fastapi import Query, Response
-from pydantic_core import PydanticSerializationError
 
 import boolattn
 from boolattn.data.records import Document
@@ -70,8 +69,10 @@ class Handlers:
         self.batcher = Batcher(
             self._search_batch, size=settings.batch_size, wait=settings.batch_wait
         )
-        self.metrics.gauge("boolattn_documents", "Documents in the index.", self._n_documents)
-        self.metrics.gauge("boolattn_queries_waiting", "Queries waiting.", self.batcher.__len__)
+        self.metrics.gauges |= {
+            "boolattn_documents": ("Documents in the index.", self._n_documents),
+            "boolattn_queries_waiting": ("Queries waiting.", self.batcher.__len__),
+        }
 
     async def search(self, request: schemas.SearchRequest) -> Response:
         """Search in plain language or explicit syntax."""
@@ -148,7 +149,7 @@ class Handlers:
         answered = []
         for example in examples:
             for text in dict.fromkeys([example.text, unparse(example.tree)]):
-                result = await self.batcher.submit(_options(schemas.SearchRequest(k=1)), text)
+                result = await self.batcher.submit('{"k": 1}', text)
                 operators = operators_of(example.tree)
                 if result.hits and operators_of(result.tree) == operators:
                     names = [operator.value for operator in operators]
@@ -251,7 +252,9 @@ class Handlers:
         if request.k > self.settings.max_k:
             message = f"k: at most {self.settings.max_k} results, got {request.k}"
             raise RefusedError(422, "k_too_large", message)
-        return await self.batcher.submit(_options(request), request.query, len(text))
+        # What the queries of a batch have in common is JSON, which keeps 1 and true apart.
+        options = request.model_dump_json(exclude={"query"})
+        return await self.batcher.submit(options, request.query, len(text))
 
     def _check_text(self, text: str) -> None:
         limit = self.settings.max_length
@@ -262,15 +265,6 @@ class Handlers:
             column = match.end()
             message = f"column {column}: U+{ord(match[0]):04X} is not a text character"
             raise RefusedError(400, "query_not_text", message, column=column)
-
-
-def _options(request: schemas.SearchRequest) -> str:
-    """Write what the queries of a batch have in common as JSON, which keeps 1 and true apart."""
-    try:
-        return request.model_dump_json(exclude={"query"})
-    except PydanticSerializationError as error:
-        message = "filters: a value has half of a surrogate pair"
-        raise RefusedError(422, "bad_field", message) from error
 
 
 def _is_disk_full(error: BaseException | None) -> bool:

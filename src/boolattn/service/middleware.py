@@ -30,7 +30,7 @@ from boolattn.service.batching import CLIENT
 from boolattn.service.schemas import RefusedError, as_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator
     from threading import Event
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -60,21 +60,13 @@ HEADERS = {
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-@dataclass(frozen=True)
-class _Gauge(Collector):
-    name: str
-    text: str
-    read: Callable[[], float]
-
-    def collect(self) -> Iterable[Metric]:
-        yield GaugeMetricFamily(self.name, self.text, self.read())
-
-
-class Metrics:
+class Metrics(Collector):
     """The metrics of one application: counts, of all workers, and gauges of this process."""
 
     def __init__(self) -> None:
-        self._registry, self._gauges = CollectorRegistry(), CollectorRegistry()
+        self._registry = CollectorRegistry()
+        #: By name: what a gauge means, and the function that reads it.
+        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         count = partial(prometheus_client.Counter, registry=self._registry)
         self.requests = count("boolattn_requests_total", "Requests answered.", ["route", "status"])
         self.refused = count("boolattn_refused_total", "Requests refused, by error code.", ["code"])
@@ -85,16 +77,17 @@ class Metrics:
             name, text, ["route"], buckets=SECONDS, registry=self._registry
         )
 
-    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Add a value that is read whenever the metrics are."""
-        self._gauges.register(_Gauge(name, text, read))
+    def collect(self) -> Iterator[Metric]:
+        """Read the gauges."""
+        for name, (text, read) in self.gauges.items():
+            yield GaugeMetricFamily(name, text, read())
 
     def text(self) -> bytes:
         """Write all metrics in the Prometheus text format."""
         counts = self._registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             MultiProcessCollector(counts := CollectorRegistry())  # type: ignore[no-untyped-call]
-        return generate_latest(counts) + generate_latest(self._gauges)
+        return generate_latest(counts) + generate_latest(self)
 
 
 @dataclass
@@ -178,7 +171,7 @@ class LimitsMiddleware:
         self._stopping = stopping
         self._active: Counter[str] = Counter()  # requests by client
         self._key = _digest(settings.api_key) if settings.api_key else None
-        metrics.gauge("boolattn_requests_active", "Active requests.", self._active.total)
+        metrics.gauges["boolattn_requests_active"] = "Active requests.", self._active.total
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""

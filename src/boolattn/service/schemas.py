@@ -14,7 +14,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 from starlette.exceptions import HTTPException
 
 from boolattn.errors import (
@@ -260,6 +260,8 @@ def as_refused(error: Exception) -> RefusedError:
             logger.error("the index cannot be read: %s", one_line(str(error)))
             message = "the index is damaged or being repaired; see the log"
             return RefusedError(503, "index_damaged", message, headers={"Retry-After": "30"})
+        case PydanticSerializationError():
+            return RefusedError(422, "bad_field", "a value has half of a surrogate pair")
         case RequestValidationError():
             return _field_error(error.errors()[0])
         case HTTPException():
