@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _QUERIES = 64  # searched at once
 _HEAP = 64_000_000  # bytes
 _BODY, _ROW = "body", "row"
-_NEEDS_PARSER = "{} needs a model that parses queries"
 _DENSE = {"hybrid": False, "strict_not": False}
 #: Ways to search, and their options.
 WAYS: Mapping[str, Mapping[str, bool]] = {
@@ -148,10 +147,17 @@ def _ranking(ranked: Sequence[Sequence[tuple[int, float]]], depth: int) -> Ranki
     return ranking
 
 
-def ways_of(*, is_composed: bool, hybrid: bool, strict_not: bool) -> list[str]:
+def _baseline(model: str) -> str:
+    """Return ``bm25``, or the suffix of a run; empty for a model."""
+    return "bm25" if model == "bm25" else next(filter(model.endswith, RUNS), "")
+
+
+def ways_of(model: str, *, is_composed: bool, hybrid: bool, strict_not: bool) -> list[str]:
     """Return those of :data:`WAYS` that use no other options; the last one uses all of these."""
+    is_composed &= not _baseline(model)
     if not is_composed and (hybrid or strict_not):
-        raise ConfigError(_NEEDS_PARSER.format("strict NOT" if strict_not else "hybrid search"))
+        option = "strict NOT" if strict_not else "hybrid search"
+        raise ConfigError(f"{option} needs a model that parses queries")
     uses = (True, is_composed, hybrid, strict_not, hybrid and strict_not)
     return [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
 
@@ -169,25 +175,18 @@ def open_systems(
 
     A model ranks in some of :data:`WAYS`, with its own gate or, with ``label``, by oracle labels.
     """
-    if gate not in ("own", "label"):
-        raise ConfigError(f"unknown gate {gate!r}; there are own, label")
-    ending = max((ending for ending in RUNS if model.endswith(ending)), key=len, default="")
-    is_baseline, is_one_vector = model == "bm25" or bool(ending), [*ways] == ["one vector"]
-    if is_baseline and (other := [way for way in ways if way not in ("one vector", "composed")]):
-        raise ConfigError(
-            _NEEDS_PARSER.format("strict NOT" if "NOT" in other[0] else "hybrid search")
-        )
-    if gate == "label" and (is_baseline or not is_one_vector):
+    baseline, is_one_vector = _baseline(model), [*ways] == ["one vector"]
+    if gate == "label" and (baseline or not is_one_vector):
         composed = "a model with composed scores (add --no-compose for one vector)"
-        subject = Path(model).name if is_baseline else composed
+        subject = Path(model).name if baseline else composed
         raise ConfigError(f"{subject} has no gate that labels open: leave out --gate label")
-    if model == "bm25":
+    if baseline == "bm25":
         bm25 = Bm25Ranker(benchmark.texts)
         yield OpenSystem("BM25", "", "", lambda judged, n: bm25.rank(judged.texts, n))
         return
-    if ending:
+    if baseline:
         run, rows = Path(model), benchmark.rows
-        name = run.name.removesuffix(ending)
+        name = run.name.removesuffix(baseline)
         yield OpenSystem(name, "", "", lambda judged, n: read_run(run, judged.ids, rows).resized(n))
         return
     folder, name = _find_folder(model)
