@@ -6,10 +6,9 @@ import resource
 import shlex
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count, repeat
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +16,7 @@ from click import option
 
 from boolattn.cli import joined, json_option, note, plural, print_json, quiet_libraries
 from boolattn.cli.search import ADDRESS_HELP, index_argument, model_option, open_index
-from boolattn.errors import BoolattnError, ConfigError, DataError
+from boolattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -216,25 +215,21 @@ def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
 @contextmanager
 def _progress(options: Mapping[str, Any]) -> Iterator[Callable[[int], None]]:
     """Show on a terminal how many documents are done, their share, speed and the time left."""
-    from boolattn.stores.document_files import count_documents
+    from boolattn.stores.document_files import STDIN, count_documents
 
-    def count_all() -> None:
-        # Meanwhile documents are encoded; a file with an error ends that, not this.
-        with suppress(BoolattnError, OSError):
-            bar.length = count_documents(options["documents"])
-            bar.show_percent = True
-
+    path, is_shown = options["documents"], sys.stderr.isatty()
+    is_counted = is_shown and path != STDIN
     bar: Any = click.progressbar(
         repeat(None),
+        length=count_documents(path) if is_counted else None,
         show_pos=True,
+        show_percent=is_counted,
         item_show_func=lambda _: f"{bar.pos / max(time.time() - bar.start, 1e-3):,.0f} per second",
         bar_template="documents: %(info)s",
         file=sys.stderr,
-        hidden=not sys.stderr.isatty(),
+        hidden=not is_shown,
     )
     with bar:
-        if not bar.hidden and str(options["documents"]) != "-":
-            Thread(target=count_all, daemon=True).start()
         yield bar.update
         bar.length, bar.show_percent = bar.pos, True
         bar.update(0)
