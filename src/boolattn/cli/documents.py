@@ -60,18 +60,16 @@ def index(out: str | None, model: str, **options: Any) -> None:
     if not out and str(documents) == "-":
         raise ConfigError("documents from stdin need --out, the address of the index")
     address = out or f"{documents.resolve().name.partition('.')[0]}.index"
-    from boolattn.encoders.models import absolute_name
     from boolattn.kinds.lexicon import read_kinds
-    from boolattn.search import IndexSettings, Searcher, load_model
+    from boolattn.search import IndexSettings, Searcher
 
     start = time.perf_counter()
     kinds = options["kinds"] and read_kinds(options["kinds"])
     quiet_libraries()
-    encoder = load_model(model)
     settings = {n: options[n] for n in IndexSettings.__dataclass_fields__ if n in options}
-    settings |= {"kinds": kinds, "model": absolute_name(model), "vectors": options["vectors"] or ""}
+    settings |= {"kinds": kinds, "vectors": options["vectors"] or ""}
     with _records(options) as records, _progress(options) as progress:
-        searcher = Searcher.build(address, records, encoder, progress=progress, **settings)
+        searcher = Searcher.build(address, records, model, progress=progress, **settings)
     _print_summary(searcher, start, as_json=options["as_json"])
     with searcher.store.reading() as reader:
         sample = reader.sample(_SAMPLE)

@@ -127,8 +127,8 @@ def open_index(
 
     if device and not model:
         model = open_store(address).settings.model
-    encoder = load_model(model, device=device) if model else None
-    return Searcher.open(address, encoder, verify=verify)
+    encoder = load_model(model, device=device) if model and device else model
+    return Searcher.open(address, encoder or None, verify=verify)
 
 
 def _choose_fields(text: str, metadata: Sequence[str]) -> list[str]:

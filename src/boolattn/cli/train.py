@@ -149,8 +149,8 @@ def list_() -> None:
     """List the data sets, their sources and their licences."""
     from boolattn.data.catalog import CATALOG
 
-    for entry in CATALOG.values():
-        click.secho(entry["name"], bold=True)
+    for name, entry in CATALOG.items():
+        click.secho(name, bold=True)
         click.echo(f"  {entry['summary']} ({entry['source']})")
         click.echo(f"  {entry['size']} ({entry['licence']})")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.encoders import models
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.ranking import Ranking, read_run
 from boolattn.jsonl import ENDINGS
 from boolattn.query.parser import SHIPPED
@@ -38,8 +38,6 @@ WAYS: Mapping[str, Mapping[str, bool]] = {
     "strict NOT": _DENSE | {"strict_not": True},
     "hybrid, strict NOT": {"hybrid": True, "strict_not": True},
 }
-#: Names that are not folders.
-NAMES = ("bm25", models.MINILM, models.SHIPPED)
 #: Suffixes of run files.
 RUNS = tuple(f".{kind}{ending}" for kind in ("run", "trec") for ending in ENDINGS)
 
@@ -171,7 +169,7 @@ def open_systems(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[OpenSystem]:
-    """Open one of :data:`NAMES`, a model's folder or a TREC run; index the documents once.
+    """Open ``bm25``, a model by its name or folder, or a TREC run; index the documents once.
 
     A model ranks in some of :data:`WAYS`, with its own gate or, with ``label``, by oracle labels.
     """
@@ -189,7 +187,11 @@ def open_systems(
         name = run.name.removesuffix(baseline)
         yield OpenSystem(name, "", "", lambda judged, n: read_run(run, judged.ids, rows).resized(n))
         return
-    folder, name = _find_folder(model)
+    # Every training ends in RUN/model: the run's name tells results apart.
+    folder = models.resolve(model)
+    home = folder.resolve()
+    home = home.parent if (home.parent / "run.json").is_file() else home
+    name = model if model in models.NAMES else home.name
     if not is_one_vector or (gate == "own" and models.runs_in_onnx(folder, device)):
         encoder = models.load_model(model, device=device)
     else:
@@ -203,23 +205,6 @@ def open_systems(
             return ranker.rank(judged.texts, n, **options)
 
         yield OpenSystem(name, "label" if gate == "label" else encoder.gate, way, rank)
-
-
-def _find_folder(model: str) -> tuple[Path, str]:
-    """Return a model's folder, and its name in tables."""
-    try:
-        folder = models.resolve(model)
-    except MissingDataError as error:
-        if model in models.NAMES:
-            raise
-        raise MissingDataError(
-            f"{model} is not a model's folder (no modules.json), not a run (*.run, *.trec), and "
-            f"not one of {', '.join(NAMES)}"
-        ) from error
-    full = folder.resolve()
-    # Every training ends in RUN/model: the run's name tells results apart.
-    full = full.parent if (full.parent / "run.json").is_file() else full
-    return folder, model if model in models.NAMES else full.name
 
 
 def _load_towers(
