@@ -52,7 +52,6 @@ source_options = joined(
 @option("--resume", is_flag=True, help="Continue a stopped build.")
 @option("--replace", is_flag=True, help="Replace an existing index.")
 @option("--batch-size", type=int, help="Documents encoded at once.")
-@json_option
 def index(out: str | None, model: str, **options: Any) -> None:
     """Index documents: vectors, words and metadata in one store."""
     documents = options["documents"]
@@ -70,7 +69,7 @@ def index(out: str | None, model: str, **options: Any) -> None:
     settings |= {"kinds": kinds, "vectors": options["vectors"] or ""}
     with _records(options) as records, _progress(options) as progress:
         searcher = Searcher.build(address, records, model, progress=progress, **settings)
-    _print_summary(searcher, start, as_json=options["as_json"])
+    _print_summary(searcher, start)
     with searcher.store.reading() as reader:
         sample = reader.sample(_SAMPLE)
     texts = dict.fromkeys(n for d in sample for n, v in d.metadata.items() if isinstance(v, str))
@@ -84,7 +83,6 @@ def index(out: str | None, model: str, **options: Any) -> None:
 @index_argument
 @source_options
 @model_option
-@json_option
 def add(index: str, **options: Any) -> None:
     """Add documents to an index; an id that it has already is an error."""
     # The same function is the verb ``update``, which replaces documents.
@@ -98,7 +96,7 @@ def add(index: str, **options: Any) -> None:
         counted = (row for row, _ in zip(rows, n_rows, strict=False))
         searcher.add(counted, replace_old=replace_old, progress=progress)
     n_added = len(searcher) - n_before
-    _print_summary(searcher, start, as_json=options["as_json"])
+    _print_summary(searcher, start)
     note(f"{n_added:,} added, {next(n_rows) - n_added:,} replaced")
 
 
@@ -113,8 +111,7 @@ update = click.Command(
 @click.command()
 @index_argument
 @click.argument("ids", nargs=-1, required=True, help="Of documents; -: from stdin, one a line.")
-@json_option
-def delete(index: str, ids: tuple[str, ...], as_json: bool) -> None:
+def delete(index: str, ids: tuple[str, ...]) -> None:
     """Delete documents by id; with an unknown id nothing is deleted."""
     from boolattn.stores.address import open_store
 
@@ -123,11 +120,7 @@ def delete(index: str, ids: tuple[str, ...], as_json: bool) -> None:
         names = [line.rstrip("\n") for line in sys.stdin if line.strip()]
     store = open_store(index)
     store.delete(names)
-    if as_json:
-        print_json({"index": index, "deleted": len(names), "documents": store.n_documents})
-    else:
-        left = plural(store.n_documents, "document")
-        click.echo(f"{index}: {len(names)} deleted, {left} left")
+    click.echo(f"{index}: {len(names)} deleted, {plural(store.n_documents, 'document')} left")
 
 
 @click.command()
@@ -198,16 +191,13 @@ def _records(options: Mapping[str, Any], *, makes_ids: bool = True) -> Iterator[
         note(f"{plural(len(empty), 'empty document')} left out, the first: {empty[0]}")
 
 
-def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
-    store, seconds = searcher.store, round(time.perf_counter() - start, 1)
+def _print_summary(searcher: Searcher, start: float) -> None:
+    store, seconds = searcher.store, time.perf_counter() - start
     values = store.info()
-    if as_json:
-        print_json({"index": store.address, **values, "seconds": seconds})
-        return
     shares = (values.get("recall") or {}).items()
     recall = ", ".join(f"recall@{k} {share:.3f}" for k, share in shares)
     vectors = values["vectors"] + (f" ({recall})" if recall else "")
-    click.echo(f"{store.label}: {plural(len(searcher), 'document')}, {vectors}, {seconds} s")
+    click.echo(f"{store.label}: {plural(len(searcher), 'document')}, {vectors}, {seconds:.1f} s")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click import argument, option
 
-from boolattn.cli import joined, json_option, note, print_json, quiet_libraries
+from boolattn.cli import joined, note, print_json, quiet_libraries
 from boolattn.cli.explain import explain
 from boolattn.errors import ConfigError, MissingDataError
 
@@ -65,8 +65,7 @@ def average(base: str, model: Path, out: Path, share: float) -> None:
 @argument("model", type=Path, help="Folder of a trained or sentence-transformers model.")
 @argument("out", type=Path, help="The folder to write.")
 @option("--float32", is_flag=True, help="Do not round the weights.")
-@json_option
-def export(model: Path, out: Path, float32: bool, as_json: bool) -> None:
+def export(model: Path, out: Path, float32: bool) -> None:
     """Write a model for onnxruntime, which needs no PyTorch, and compare the two."""
     if not (model / "modules.json").is_file():
         raise MissingDataError(f"{model} holds no modules.json; give the folder of a trained model")
@@ -75,9 +74,6 @@ def export(model: Path, out: Path, float32: bool, as_json: bool) -> None:
     quiet_libraries()
     manifest = export_model(model, out, int8=not float32, log=note)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    if as_json:
-        print_json({"folder": str(out), "bytes": size, **manifest.agreement})
-        return
     for name, value in manifest.agreement.items():
         click.echo(f"agreement with torch: {name.replace('_', ' ')} {value:.4f}")
     note(f"{out}: {size / 1e6:.1f} MB")
