@@ -56,8 +56,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-#: Limits of the histogram.
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics(Collector):
@@ -73,9 +71,7 @@ class Metrics(Collector):
         text = "Queries searched, by way of scoring."
         self.queries = count("boolattn_queries_total", text, ["way"])
         name, text = "boolattn_request_seconds", "Time to answer."
-        self.seconds = prometheus_client.Histogram(
-            name, text, ["route"], buckets=SECONDS, registry=self._registry
-        )
+        self.seconds = prometheus_client.Histogram(name, text, ["route"], registry=self._registry)
 
     def collect(self) -> Iterator[Metric]:
         """Read the gauges."""
