@@ -6,7 +6,7 @@ import resource
 import shlex
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,7 @@ source_options = joined(
 @option("--kinds", type=Path, help="File of your own kinds, as in dairy: butter, cream.")
 @option("--resume", is_flag=True, help="Continue a stopped build.")
 @option("--replace", is_flag=True, help="Replace an existing index.")
+@option("--ray", metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
 @option("--batch-size", type=int, help="Documents encoded at once.")
 def index(out: str | None, model: str, **options: Any) -> None:
     """Index documents: vectors, words and metadata in one store."""
@@ -60,15 +61,23 @@ def index(out: str | None, model: str, **options: Any) -> None:
         raise ConfigError("documents from stdin need --out, the address of the index")
     address = out or f"{documents.resolve().name.partition('.')[0]}.index"
     from boolattn.kinds.lexicon import read_kinds
-    from boolattn.search import IndexSettings, Searcher
+    from boolattn.search import IndexSettings, Searcher, load_model
 
     start = time.perf_counter()
     kinds = options["kinds"] and read_kinds(options["kinds"])
     quiet_libraries()
+    ray: AbstractContextManager[Any] = nullcontext()
+    if options["ray"]:
+        from boolattn.encoders.ray_encoder import cluster
+
+        fingerprint, size = load_model(model).fingerprint, options["batch_size"]
+        ray = cluster(model, fingerprint, address=options["ray"], batch_size=size)
     settings = {n: options[n] for n in IndexSettings.__dataclass_fields__ if n in options}
     settings |= {"kinds": kinds, "vectors": options["vectors"] or ""}
-    with _records(options) as records, _progress(options) as progress:
-        searcher = Searcher.build(address, records, model, progress=progress, **settings)
+    with _records(options) as records, _progress(options) as progress, ray as encode:
+        searcher = Searcher.build(
+            address, records, model, encode=encode, progress=progress, **settings
+        )
     _print_summary(searcher, start)
     with searcher.store.reading() as reader:
         sample = reader.sample(_SAMPLE)
