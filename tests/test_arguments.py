@@ -13,6 +13,7 @@ import torch
 import boolattn
 from boolattn import BoolAttnConfig, BoolattnError, Searcher, TorchEncoder
 from boolattn.data.beir import read_beir, write_beir
+from boolattn.data.boolquestions import load_boolquestions, read_passages, read_questions
 from boolattn.data.catalog import DataOptions, open_dataset
 from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.records import Dataset, Document, Query
@@ -151,6 +152,9 @@ PATH_CALLS = {
     "write_beir": lambda _, odd: write_beir(odd, [], {}),
     "load_quest": lambda _, odd: load_quest(odd),
     "load_quest_intro": lambda _, odd: load_quest_intro(odd),
+    "load_boolquestions": lambda _, odd: load_boolquestions("MSMARCO", odd),
+    "read_passages": lambda _, odd: list(read_passages("MSMARCO", odd)),
+    "read_questions": lambda _, odd: list(read_questions("MSMARCO", odd)),
 }
 NUMBER_CALLS = {
     "k": lambda own, odd: own.own.search("moths", odd),

@@ -100,7 +100,7 @@ def test_examples_of_data_run(tmp_path, monkeypatch, capsys):
     write_quest(_new(tmp_path / "cache/quest"))
     write_taxa(_new(built_folder("taxa", DataOptions())))
     blocks = _blocks("docs/data.md", "python")
-    assert len(blocks) >= 4
+    assert len(blocks) >= 5
     for block in blocks:
         exec(compile(block, "docs/data.md", "exec"), {})
     printed = capsys.readouterr().out

@@ -63,6 +63,13 @@ def test_build_writes_a_folder_that_can_be_read(tmp_path):
         run("build", "quest-intro", "--out", str(out), *QUEST)
 
 
+def test_boolquestions_by_name():
+    folder = SAMPLES / "boolquestions"
+    queries = opened("boolquestions-msmarco", folder).splits["eval"]
+    assert {operator for query in queries for operator in query.operators} == {"not", "and", "or"}
+    assert opened("boolquestions-nq", folder).documents
+
+
 @pytest.fixture
 def taxa_builds(monkeypatch, tmp_path):
     """Replaces the build of the taxa benchmark, which takes many seconds; counts its calls."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.data.beir import read_beir, read_pairs
+from boolattn.data.boolquestions import load_boolquestions
 from boolattn.data.quest import load_quest, load_quest_intro
 from boolattn.data.records import Dataset, Document, Query, read_documents, read_query
 from boolattn.errors import ConfigError, DataError
@@ -202,6 +203,8 @@ _OPENERS: Mapping[str, Callable[[DataOptions], Dataset]] = {
         options.folder, splits=["train", "val", "test", *({"train_aug"} & {*options.splits})]
     ),
     "quest-intro": _open_quest_intro,
+    "boolquestions-msmarco": lambda options: load_boolquestions("MSMARCO", options.folder),
+    "boolquestions-nq": lambda options: load_boolquestions("NaturalQuestions", options.folder),
     "beir": lambda options: read_beir(_named_path("beir", options)),
     "pairs": lambda options: read_pairs(_named_path("pairs", options)),
 }
