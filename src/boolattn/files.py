@@ -9,21 +9,23 @@ import lzma
 import os
 import shutil
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, TextIO
 
 from boolattn.errors import ConfigError, DataError, MissingDataError
 
 #: What is not taken over from an older folder: weights and checksums.
 _OLD = (".safetensors", ".safetensors.index.json", "checksums.json")
+_SCRATCH, _NEW_S = "boolattn-scratch-", 60.0
 
 
 def cache_folder() -> Path:
@@ -154,9 +156,35 @@ def atomic_folder(
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield an empty folder, removed at the end."""
-    with TemporaryDirectory(prefix="boolattn-", ignore_cleanup_errors=True) as name:
+    """Yield an empty folder, removed at the end; if the process is killed, by the next one."""
+    _clean_scratch()
+    lock = _locked if os.name == "posix" else nullcontext
+    with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as name, lock(name):
         yield Path(name)
+
+
+@contextmanager
+def _locked(folder: str | Path) -> Iterator[None]:
+    """Lock a folder until the process ends, however it does; another's lock is an error."""
+    import fcntl  # not on Windows
+
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@cache
+def _clean_scratch() -> None:
+    """Remove folders whose process is gone: nobody holds their lock. Once in a process."""
+    for folder in Path(gettempdir()).glob(f"{_SCRATCH}*"):
+        # A new folder may not be locked yet; a file, or another's folder, is no error.
+        with suppress(OSError, ImportError):
+            if time.time() - folder.lstat().st_mtime > _NEW_S:
+                with _locked(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def text_hash(rows: Iterable[Sequence[str]]) -> str:

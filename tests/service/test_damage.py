@@ -1,10 +1,11 @@
-"""Files that change under a service, and arguments of any type."""
+"""Files that change under a service, arguments of any type, and what killed processes leave."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx2
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 
 from boolattn.encoders.models import load_model
 from boolattn.errors import BoolattnError, ConfigError, IndexFolderError, QueryError
+from boolattn.files import _clean_scratch, scratch_folder
 from boolattn.query.parser import load_parser
 from boolattn.search import Searcher
 from boolattn.service.app import create_app
@@ -281,3 +283,34 @@ def test_arguments_that_are_right_are_taken(index, retriever):
         searcher.search("moths", hybrid="yes")
     with pytest.raises(ConfigError, match=r"name must be a str.*, got b'shipped'"):
         load_model(b"shipped")
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    code = (
+        "import os, signal\nfrom boolattn.files import scratch_folder\n"
+        "with scratch_folder() as folder:\n"
+        "    (folder / 'x').write_text('x')\n    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    for _ in range(2):
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(tmp_path)}, check=False
+        )
+    with scratch_folder() as alive:
+        old = time.time() - 3600
+        foreign = tmp_path / "boolattn-scratch-file"
+        foreign.write_text("a file")
+        (tmp_path / "boolattn-other").mkdir()
+        left = [path for path in tmp_path.iterdir() if path != alive]
+        assert len(left) == 4
+        _clean_scratch.cache_clear()
+        _clean_scratch()
+        assert len(list(tmp_path.iterdir())) == 5  # all are new
+        for path in tmp_path.iterdir():
+            os.utime(path, (old, old))
+        _clean_scratch.cache_clear()
+        _clean_scratch()
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {foreign.name, "boolattn-other", alive.name}
+        assert alive.is_dir()
+    assert not alive.exists()
