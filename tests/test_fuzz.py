@@ -291,9 +291,7 @@ def test_bodies(client, body):
 
 @fuzzed(120)
 @given(
-    st.sampled_from(
-        ["/search", "/search", "/search", "/explain", "/documents/both", "/facets", "/examples"]
-    ),
+    st.sampled_from(["/search", "/search", "/search", "/documents/both", "/facets", "/examples"]),
     st.one_of(
         st.fixed_dictionaries({"q": SYNTAX}, optional=RIGHT),
         st.fixed_dictionaries({"q": OPERAND, "filter": st.lists(WRITTEN, max_size=3)}),

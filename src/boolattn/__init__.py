@@ -54,9 +54,6 @@ _NAMES = {
 }
 _HOME = {name: f"boolattn.{home}" for home, names in _NAMES.items() for name in names.split()}
 
-#: Packages that some names need, and what installs them.
-_EXTRAS = {"torch": "attach", "transformers": "attach", "sentence_transformers": "train"}
-
 __all__ = [*_HOME, "__version__"]
 
 
@@ -64,16 +61,11 @@ def __getattr__(name: str) -> object:
     """Import a public name from the module that owns it."""
     if name not in _HOME:
         raise AttributeError(f"module 'boolattn' has no attribute {name!r}")
-    try:
-        return getattr(import_module(_HOME[name]), name)
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _EXTRAS:
-            raise
-        from boolattn.errors import MissingDataError
+    from boolattn.files import installed_by
 
-        remedy = f"pip install 'boolattn[{_EXTRAS[package]}]'"
-        raise MissingDataError(f"boolattn.{name} needs {package}; {remedy}") from None
+    extra = "train" if _HOME[name].startswith("boolattn.encoder.") else "attach"
+    with installed_by(extra, f"boolattn.{name}"):
+        return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -9,27 +9,9 @@ from boolattn.attention.config import BoolAttnConfig
 from boolattn.encoder.torch_encoder import TorchEncoder
 from boolattn.encoder.towers import build_towers, save_towers
 from boolattn.errors import MissingDataError
-from boolattn.service.schemas import explain_words
 from tests.conftest import trained
 
 NOT_TEXT, PLAIN_TEXT = "moths of Borneo but not Sumatra", "moths of Borneo"
-
-
-def test_the_service_explains_the_words_of_a_query(tiny_encoder, tokenizer):
-    config = BoolAttnConfig(gate="lexicon", rank=4)
-    towers = trained(build_towers(tiny_encoder(), config, tokenizer=tokenizer)).eval()
-    encoder = TorchEncoder(towers)
-    gate, words = explain_words(encoder, NOT_TEXT)
-    explanation = encoder.explain(NOT_TEXT)
-    assert gate == explanation.gate
-    assert gate["not"]
-    assert all(word["text"] == NOT_TEXT[word["start"] : word["end"]] for word in words)
-    assert "".join(word["text"] for word in words) == NOT_TEXT.replace(" ", "")
-    [[cue]] = [[word["cue"]["not"] for word in words if word["text"] == "not"]]
-    assert cue == pytest.approx(max(row["cue"]["not"] for row in explanation.rows()), abs=1e-4)
-    assert any(word["bias"]["not"] for word in words)
-    plain = TorchEncoder(build_towers(tiny_encoder(), tokenizer=tokenizer))
-    assert explain_words(plain, NOT_TEXT) == ({}, [])
 
 
 @pytest.mark.parametrize("config", [None, BoolAttnConfig(gate="lexicon", rank=4)])

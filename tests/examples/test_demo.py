@@ -15,7 +15,7 @@ from boolattn.data.catalog import FORMATS, TAXA_SPLITS, load_taxa
 from boolattn.data.records import Document
 from boolattn.encoder.towers import build_towers, save_towers
 from boolattn.encoders.models import minilm_folder, shipped_model
-from boolattn.errors import ConfigError, MissingDataError, QueryError
+from boolattn.errors import MissingDataError, PluginMismatchError, QueryError
 from boolattn.evaluation.benchmark import prepare
 from boolattn.evaluation.metrics import measure
 from boolattn.search.systems import open_systems
@@ -149,7 +149,7 @@ def test_explain_as_json(tiny_encoder, tokenizer, tmp_path):
         figure.unlink()
     plain = tmp_path / "plain"
     save_towers(build_towers(tiny_encoder(), tokenizer=tokenizer), plain)
-    with pytest.raises(ConfigError, match="has no BoolAttn, and no shipped plug-in"):
+    with pytest.raises(PluginMismatchError, match="no shipped plug-in"):
         run(app, [*words, "--model", str(plain)], catch_exceptions=False)
 
 

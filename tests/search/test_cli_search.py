@@ -53,8 +53,9 @@ def test_index_prints_a_summary(place):
         "--model",
         place / "model",
     )
-    done = run(*arguments, "--json", "--vectors", "hnsw")
-    about = json.loads(done.stdout)
+    done = run(*arguments, "--vectors", "hnsw")
+    assert done.stdout.startswith(f"{place / 'other'}: 25 documents, hnsw (recall@10")
+    about = json.loads(run("info", place / "other", "--json").stdout)
     assert (about["documents"], about["vectors"], about["words"]) == (25, "hnsw", True)
     assert about["recall"]["10"] > 0.9
     assert "recall" in run("info", place / "other").stdout
@@ -69,8 +70,8 @@ def test_index_prints_a_summary(place):
     )
     newer = [more, more | {"id": "newer"}, more | {"id": "newest"}]
     (place / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in newer))
-    done = run("update", place / "other", place / "more.jsonl", "--json")
-    assert json.loads(done.stdout)["documents"] == 28
+    done = run("update", place / "other", place / "more.jsonl")
+    assert "28 documents" in done.stdout
     assert done.stderr == "2 added, 1 replaced\n"
 
 
@@ -352,7 +353,9 @@ def test_a_field_between_quotes_is_a_condition():
         searcher.search('"Zeit"<30')
 
 
-@pytest.mark.parametrize(("verb", "hint"), [("serch", "did you mean 'search'"), ("zzz", "--help")])
+@pytest.mark.parametrize(
+    ("verb", "hint"), [("serch", "Did you mean one of: 'search'"), ("zzz", "--help")]
+)
 def test_an_unknown_command_says_what_to_do(verb, hint):
     done = subprocess.run(
         [sys.executable, "-m", "boolattn", verb], capture_output=True, text=True, check=False

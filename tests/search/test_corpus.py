@@ -1,5 +1,6 @@
 import gzip
 import json
+import sys
 
 import pytest
 
@@ -50,6 +51,13 @@ def test_parquet(tmp_path):
         ("a", "x", {"n": 1}),
         ("b", "y", {}),
     ]
+
+
+def test_parquet_without_pyarrow_is_one_clear_line(tmp_path, monkeypatch):
+    (tmp_path / "docs.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingDataError, match=r"Parquet needs pyarrow; pip install"):
+        list(read_documents(tmp_path / "docs.parquet"))
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,6 @@ class WordSearcher:
         self.least = 0.0
         self.calls: list[list[str]] = []
         self.threads: set[str] = set()
-        self.encoder = SimpleNamespace()  # explains nothing
 
     def __len__(self) -> int:
         return len(DOCUMENTS)

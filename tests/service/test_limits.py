@@ -94,7 +94,7 @@ def test_a_query_that_times_out_in_the_queue_is_never_searched(serve, searcher):
 
 @pytest.mark.parametrize(
     "path",
-    ["/search?q=a", "/explain?q=a", "/documents/b", "/about", "/metrics", "/examples", "/facets"],
+    ["/search?q=a", "/documents/b", "/about", "/metrics", "/examples", "/facets"],
 )
 def test_protected_paths_need_the_key(serve, searcher, path):
     client = serve(api_key=KEY)

@@ -18,7 +18,6 @@ KEY = "0123456789abcdef"
 #: Examples, and how each is asked for.
 ASKED = {
     "search": ("POST", "/search", {"query": schemas.QUERY, "k": 1}),
-    "explain": ("GET", "/explain?q=moths+NOT+Sumatra", None),
     "document": ("GET", "/documents/17", None),
     "change": (
         "POST",

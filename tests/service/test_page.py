@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from boolattn import BoolAttnConfig
-from boolattn.encoder.torch_encoder import TorchEncoder
-from boolattn.encoder.towers import build_towers
-from boolattn.encoders.models import minilm_folder
 from tests.service.browser import CONTRAST, needs_browser, search, services
 from tests.service.conftest import WordSearcher
 from tests.service.test_api import QUERY
@@ -23,17 +19,9 @@ FOCUSED = """() => {
 
 @pytest.fixture(scope="module")
 def running():
-    """Start services: the word-overlap searcher, and an encoder with BoolAttn."""
-    encoder = TorchEncoder(build_towers(minilm_folder(), BoolAttnConfig(gate="lexicon", rank=16)))
-
+    """Start services of the word-overlap searcher."""
     with services() as start:
-
-        def with_towers(**settings) -> str:
-            searcher = WordSearcher()
-            searcher.encoder = encoder
-            return start(searcher, **settings)
-
-        yield with_towers
+        yield lambda **settings: start(WordSearcher(), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +53,6 @@ def test_a_search_shows_both_lists_and_the_parsed_query(tab, address):
     assert lanes == ["10", "10", "10", "00", "00", "01"]
     tree = page.inner_text("#parse .tree").lower().split("\n")
     assert [line for line in tree if line] == ["and", "a moths of borneo", "not", "b sumatra"]
-    # Cue, scope and bias of the encoder, drawn and as a table.
-    rows = page.locator("#parse table tr").all_inner_texts()
-    values = {row.split()[0]: row.split()[1:] for row in rows}
-    explained = page.request.get(f"{address}explain?q={QUERY}").json()
-    assert explained["gate"]["not"]
-    for word in explained["words"]:
-        assert float(values[word["text"]][0]) == pytest.approx(word["cue"]["not"], abs=0.006)
-    assert page.locator("#parse .strip .column").count() == 7
     # The plain encoder is drawn to the excluded place; six documents leave nothing out.
     first = page.locator("#plain .hit").first
     assert first.locator(".title").inner_text() == "Sunda moth"

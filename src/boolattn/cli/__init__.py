@@ -20,6 +20,7 @@ import click
 
 import boolattn
 from boolattn.errors import BoolattnError
+from boolattn.files import installed_by
 
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
@@ -34,8 +35,6 @@ _VERBS = {
     "Data and paper": {"reproduce": "train", "data": "train"},
 }
 _MODULES = {verb: module for verbs in _VERBS.values() for verb, module in verbs.items()}
-#: Packages of the extra ``train``.
-_TRAIN = ("accelerate", "sentence_transformers", "torch", "transformers")
 
 
 class _Verbs(click.Group):
@@ -46,10 +45,8 @@ class _Verbs(click.Group):
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command:
         if cmd_name not in _MODULES:
-            from boolattn.stores.filters import did_you_mean
-
-            hint = did_you_mean(cmd_name, _MODULES) or "; see boolattn --help"
-            raise click.UsageError(f"there is no command {cmd_name!r}{hint}")
+            message = f"there is no command {cmd_name!r}; see boolattn --help."
+            raise click.exceptions.NoSuchCommand(cmd_name, message, _MODULES)
         module = import_module(f"boolattn.cli.{_MODULES[cmd_name]}")
         command: click.Command = getattr(module, cmd_name)
         return command
@@ -84,7 +81,8 @@ def main() -> None:
         # Modules that are being loaded would turn KeyboardInterrupt into other errors.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        sys.exit(app(standalone_mode=False))
+        with installed_by("train", "this"):
+            sys.exit(app(standalone_mode=False))
     except (click.Abort, KeyboardInterrupt):
         sys.exit(1)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -98,11 +96,6 @@ def main() -> None:
         # A full disk names no file.
         file = f": {str(error.filename)[:200]}" if error.filename else ""
         line = f"{error.strerror or error}{file}"
-    except ModuleNotFoundError as error:
-        name = (error.name or "").partition(".")[0]
-        if name not in _TRAIN:
-            raise
-        line = f"this needs {name}; pip install 'boolattn[train]'"
     click.echo(f"boolattn: {line}", err=True)
     sys.exit(2)
 

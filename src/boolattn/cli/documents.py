@@ -6,10 +6,9 @@ import resource
 import shlex
 import sys
 import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count, repeat
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +16,7 @@ from click import option
 
 from boolattn.cli import joined, json_option, note, plural, print_json, quiet_libraries
 from boolattn.cli.search import ADDRESS_HELP, index_argument, model_option, open_index
-from boolattn.errors import BoolattnError, ConfigError, DataError
+from boolattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,7 +53,6 @@ source_options = joined(
 @option("--replace", is_flag=True, help="Replace an existing index.")
 @option("--ray", metavar="local|ADDRESS", help="Encode with Ray, here or on a cluster.")
 @option("--batch-size", type=int, help="Documents encoded at once.")
-@json_option
 def index(out: str | None, model: str, **options: Any) -> None:
     """Index documents: vectors, words and metadata in one store."""
     documents = options["documents"]
@@ -62,27 +60,25 @@ def index(out: str | None, model: str, **options: Any) -> None:
     if not out and str(documents) == "-":
         raise ConfigError("documents from stdin need --out, the address of the index")
     address = out or f"{documents.resolve().name.partition('.')[0]}.index"
-    from boolattn.encoders.models import absolute_name
     from boolattn.kinds.lexicon import read_kinds
     from boolattn.search import IndexSettings, Searcher, load_model
 
     start = time.perf_counter()
     kinds = options["kinds"] and read_kinds(options["kinds"])
     quiet_libraries()
-    encoder = load_model(model)
     ray: AbstractContextManager[Any] = nullcontext()
     if options["ray"]:
         from boolattn.encoders.ray_encoder import cluster
 
-        size = options["batch_size"]
-        ray = cluster(model, encoder.fingerprint, address=options["ray"], batch_size=size)
+        fingerprint, size = load_model(model).fingerprint, options["batch_size"]
+        ray = cluster(model, fingerprint, address=options["ray"], batch_size=size)
     settings = {n: options[n] for n in IndexSettings.__dataclass_fields__ if n in options}
-    settings |= {"kinds": kinds, "model": absolute_name(model), "vectors": options["vectors"] or ""}
+    settings |= {"kinds": kinds, "vectors": options["vectors"] or ""}
     with _records(options) as records, _progress(options) as progress, ray as encode:
         searcher = Searcher.build(
-            address, records, encoder, encode=encode, progress=progress, **settings
+            address, records, model, encode=encode, progress=progress, **settings
         )
-    _print_summary(searcher, start, as_json=options["as_json"])
+    _print_summary(searcher, start)
     with searcher.store.reading() as reader:
         sample = reader.sample(_SAMPLE)
     texts = dict.fromkeys(n for d in sample for n, v in d.metadata.items() if isinstance(v, str))
@@ -96,7 +92,6 @@ def index(out: str | None, model: str, **options: Any) -> None:
 @index_argument
 @source_options
 @model_option
-@json_option
 def add(index: str, **options: Any) -> None:
     """Add documents to an index; an id that it has already is an error."""
     # The same function is the verb ``update``, which replaces documents.
@@ -110,7 +105,7 @@ def add(index: str, **options: Any) -> None:
         counted = (row for row, _ in zip(rows, n_rows, strict=False))
         searcher.add(counted, replace_old=replace_old, progress=progress)
     n_added = len(searcher) - n_before
-    _print_summary(searcher, start, as_json=options["as_json"])
+    _print_summary(searcher, start)
     note(f"{n_added:,} added, {next(n_rows) - n_added:,} replaced")
 
 
@@ -125,8 +120,7 @@ update = click.Command(
 @click.command()
 @index_argument
 @click.argument("ids", nargs=-1, required=True, help="Of documents; -: from stdin, one a line.")
-@json_option
-def delete(index: str, ids: tuple[str, ...], as_json: bool) -> None:
+def delete(index: str, ids: tuple[str, ...]) -> None:
     """Delete documents by id; with an unknown id nothing is deleted."""
     from boolattn.stores.address import open_store
 
@@ -135,11 +129,7 @@ def delete(index: str, ids: tuple[str, ...], as_json: bool) -> None:
         names = [line.rstrip("\n") for line in sys.stdin if line.strip()]
     store = open_store(index)
     store.delete(names)
-    if as_json:
-        print_json({"index": index, "deleted": len(names), "documents": store.n_documents})
-    else:
-        left = plural(store.n_documents, "document")
-        click.echo(f"{index}: {len(names)} deleted, {left} left")
+    click.echo(f"{index}: {len(names)} deleted, {plural(store.n_documents, 'document')} left")
 
 
 @click.command()
@@ -210,40 +200,33 @@ def _records(options: Mapping[str, Any], *, makes_ids: bool = True) -> Iterator[
         note(f"{plural(len(empty), 'empty document')} left out, the first: {empty[0]}")
 
 
-def _print_summary(searcher: Searcher, start: float, *, as_json: bool) -> None:
-    store, seconds = searcher.store, round(time.perf_counter() - start, 1)
+def _print_summary(searcher: Searcher, start: float) -> None:
+    store, seconds = searcher.store, time.perf_counter() - start
     values = store.info()
-    if as_json:
-        print_json({"index": store.address, **values, "seconds": seconds})
-        return
     shares = (values.get("recall") or {}).items()
     recall = ", ".join(f"recall@{k} {share:.3f}" for k, share in shares)
     vectors = values["vectors"] + (f" ({recall})" if recall else "")
-    click.echo(f"{store.label}: {plural(len(searcher), 'document')}, {vectors}, {seconds} s")
+    click.echo(f"{store.label}: {plural(len(searcher), 'document')}, {vectors}, {seconds:.1f} s")
 
 
 @contextmanager
 def _progress(options: Mapping[str, Any]) -> Iterator[Callable[[int], None]]:
     """Show on a terminal how many documents are done, their share, speed and the time left."""
-    from boolattn.stores.document_files import count_documents
+    from boolattn.stores.document_files import STDIN, count_documents
 
-    def count_all() -> None:
-        # Meanwhile documents are encoded; a file with an error ends that, not this.
-        with suppress(BoolattnError, OSError):
-            bar.length = count_documents(options["documents"])
-            bar.show_percent = True
-
+    path, is_shown = options["documents"], sys.stderr.isatty()
+    is_counted = is_shown and path != STDIN
     bar: Any = click.progressbar(
         repeat(None),
+        length=count_documents(path) if is_counted else None,
         show_pos=True,
+        show_percent=is_counted,
         item_show_func=lambda _: f"{bar.pos / max(time.time() - bar.start, 1e-3):,.0f} per second",
         bar_template="documents: %(info)s",
         file=sys.stderr,
-        hidden=not sys.stderr.isatty(),
+        hidden=not is_shown,
     )
     with bar:
-        if not bar.hidden and str(options["documents"]) != "-":
-            Thread(target=count_all, daemon=True).start()
         yield bar.update
         bar.length, bar.show_percent = bar.pos, True
         bar.update(0)

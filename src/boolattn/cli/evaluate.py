@@ -37,7 +37,7 @@ metrics_option = option("--metric", "metrics", multiple=True, help="recall@100, 
 @option("--split", multiple=True, help="Repeatable; default: the usual ones.")
 @option("--data", "folder", type=Path, help="Folder with the data set's files.")
 @option("--size", default="small", help="Generated benchmarks: small or full.")
-@option("--gate", default="own", help="Operator labels: own or label (oracle).")
+@option("--gate", type=click.Choice(["own", "label"]), default="own", help="label: the oracle's.")
 @option("--compose/--no-compose", "is_composed", default=True, help="Compose operand scores.")
 @option("--strict-not", is_flag=True, help="Remove documents with a negated operand's words.")
 @option("--hybrid", is_flag=True, help="Use lexical scores too.")
@@ -71,7 +71,7 @@ def evaluate(model: str, on: str, split: tuple[str, ...], out: Path, **options: 
     is_domains = on == "domains"
     if is_domains and metrics:
         raise ConfigError("the metrics of domains are fixed by split: leave out --metric")
-    ways = ways_of(**{name: options[name] for name in ("is_composed", "hybrid", "strict_not")})
+    ways = ways_of(model, **{n: options[n] for n in ("is_composed", "hybrid", "strict_not")})
     chosen = {name: options[name] for name in ("gate", "device")}
     sizes = {name: options[name] for name in ("n_documents", "n_queries", "seed")}
     wanted = split or ("test", "unseen")

@@ -10,7 +10,7 @@ import click
 from click import option
 
 from boolattn.cli import json_option, note, print_json, quiet_libraries
-from boolattn.errors import ConfigError, PluginMismatchError, QueryError
+from boolattn.errors import PluginMismatchError, QueryError
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom, atoms
 
@@ -77,11 +77,9 @@ def _explained(folder: Path, text: str, *, is_needed: bool) -> Explanation | Non
     source = torch_folder(folder)
     try:
         encoder, tokenizer = load_query_encoder(source)
-    except PluginMismatchError as error:
-        if not (source / "modules.json").is_file():
+    except PluginMismatchError:
+        if is_needed or not (source / "modules.json").is_file():
             raise
-        if is_needed:
-            raise ConfigError(f"{folder.name} has no BoolAttn, and {error}") from error
         return None
     return explain_text(encoder, tokenizer, text)
 

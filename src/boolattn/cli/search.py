@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import shutil
 import sys
 import time
@@ -39,7 +38,6 @@ _DEFAULT = BASE_FIELDS[:6]
 #: Characters of a text in the table, and of those before the first word that matches.
 SNIPPET, _BEFORE = 160, 40
 _LEFT_OUT = 5  # documents left out that are named
-_OPERATORS = {"AND": "green", "OR": "cyan", "NOT": "red"}
 
 
 @click.command()
@@ -129,8 +127,8 @@ def open_index(
 
     if device and not model:
         model = open_store(address).settings.model
-    encoder = load_model(model, device=device) if model else None
-    return Searcher.open(address, encoder, verify=verify)
+    encoder = load_model(model, device=device) if model and device else model
+    return Searcher.open(address, encoder or None, verify=verify)
 
 
 def _choose_fields(text: str, metadata: Sequence[str]) -> list[str]:
@@ -187,12 +185,7 @@ def _print(result: SearchResult, fields: list[str], k: int, start: float, *, exp
         search_modes.insert(0, f"searched as one text: {result.why_one_vector}")
     if result.is_composed or result.parsed != result.tree:
         search_modes.insert(0, f"confidence {result.confidence:.0%}")
-        tree = re.sub(
-            rf"(?<![^ (])({'|'.join(_OPERATORS)})(?= )",
-            lambda match: style(match[0], fg=_OPERATORS[match[0]], bold=True),
-            result.parsed_text,
-        )
-        note(f"parsed as {tree}   " + style(f"({'; '.join(search_modes)})", dim=True))
+        note(f"parsed as {result.parsed_text}   " + style(f"({'; '.join(search_modes)})", dim=True))
     else:
         note("; ".join(search_modes), dim=True)
     for warning in (*result.warnings, *result.notes):

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click import argument, option
 
-from boolattn.cli import joined, json_option, note, print_json, quiet_libraries
+from boolattn.cli import joined, note, print_json, quiet_libraries
 from boolattn.cli.explain import explain
 from boolattn.errors import ConfigError, MissingDataError
 
@@ -52,9 +52,6 @@ def train(**options: Any) -> None:
 @option("--share", default=0.5, type=click.FloatRange(0), help="Share of the trained weights.")
 def average(base: str, model: Path, out: Path, share: float) -> None:
     """Average the weights of a trained model with those of the encoder it began with."""
-    from boolattn.encoders.models import require_torch
-
-    require_torch("average")
     from boolattn.encoder.towers import Card, save_towers
     from boolattn.training.launch import average as averaged
 
@@ -68,22 +65,15 @@ def average(base: str, model: Path, out: Path, share: float) -> None:
 @argument("model", type=Path, help="Folder of a trained or sentence-transformers model.")
 @argument("out", type=Path, help="The folder to write.")
 @option("--float32", is_flag=True, help="Do not round the weights.")
-@json_option
-def export(model: Path, out: Path, float32: bool, as_json: bool) -> None:
+def export(model: Path, out: Path, float32: bool) -> None:
     """Write a model for onnxruntime, which needs no PyTorch, and compare the two."""
     if not (model / "modules.json").is_file():
         raise MissingDataError(f"{model} holds no modules.json; give the folder of a trained model")
-    from boolattn.encoders.models import require_torch
-
-    require_torch("export")
     from boolattn.encoder.export.folder import export_model
 
     quiet_libraries()
     manifest = export_model(model, out, int8=not float32, log=note)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    if as_json:
-        print_json({"folder": str(out), "bytes": size, **manifest.agreement})
-        return
     for name, value in manifest.agreement.items():
         click.echo(f"agreement with torch: {name.replace('_', ' ')} {value:.4f}")
     note(f"{out}: {size / 1e6:.1f} MB")
@@ -155,8 +145,8 @@ def list_() -> None:
     """List the data sets, their sources and their licences."""
     from boolattn.data.catalog import CATALOG
 
-    for entry in CATALOG.values():
-        click.secho(entry["name"], bold=True)
+    for name, entry in CATALOG.items():
+        click.secho(name, bold=True)
         click.echo(f"  {entry['summary']} ({entry['source']})")
         click.echo(f"  {entry['size']} ({entry['licence']})")
 

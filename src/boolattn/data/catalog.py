@@ -22,7 +22,7 @@ from boolattn.data.records import Dataset, Document, Query, read_documents, read
 from boolattn.errors import ConfigError, DataError
 from boolattn.files import cache_folder, checkout_module, package_table
 from boolattn.jsonl import check_fields, find_file, parse_object, read_jsonl
-from boolattn.settings import check_types, checked
+from boolattn.settings import Checked, checked
 
 if TYPE_CHECKING:
     #: Documents by set: rank, group and place of taxa; kind and value of domains.
@@ -124,7 +124,7 @@ def _taxa_sets(about: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataOptions:
+class DataOptions(Checked):
     """How to open a data set."""
 
     folder: Path | None = None  # folder of its files; each data set has a default
@@ -135,15 +135,9 @@ class DataOptions:
     only: tuple[str, ...] = ()  # domains of a benchmark of domains; none means all
     training: bool = False  # leave out what is never trained on
 
-    def __post_init__(self) -> None:
-        check_types(self)
-
 
 #: Every data set by name: what it is, where it comes from, its licence and size.
-CATALOG: Mapping[str, Mapping[str, str]] = {
-    name: {"name": name, **row}
-    for name, row in package_table("boolattn.data", "catalog.toml").items()
-}
+CATALOG: Mapping[str, Mapping[str, str]] = package_table("boolattn.data", "catalog.toml")
 
 
 def check_name(name: str) -> None:

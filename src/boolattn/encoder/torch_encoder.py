@@ -23,7 +23,6 @@ from boolattn.encoder.towers import load_towers, query_encoder, settings_of
 from boolattn.encoders.callables import Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
-from boolattn.plugin.explain import Explanation, explain
 from boolattn.plugin.storage import tensors_hash
 from boolattn.query.parser import vocabulary_sum
 from boolattn.settings import checked
@@ -81,11 +80,6 @@ class TorchEncoder(Encoder):
     def load(cls, folder: str | Path, *, device: str | None = None) -> TorchEncoder:
         """Load any sentence-transformers folder."""
         return cls(load_towers(torch_folder(folder), device=device))
-
-    def explain(self, text: str) -> Explanation | None:
-        """Explain what BoolAttn does with a text; ``None`` for a model without it."""
-        tokenizer = cast("Any", self.towers.tokenizer)
-        return explain(self._bool_bert, tokenizer, text) if self._bool_bert else None
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boolattn.encoders import models
-from boolattn.errors import ConfigError, DataError, MissingDataError
+from boolattn.errors import ConfigError, DataError
 from boolattn.evaluation.ranking import Ranking, read_run
 from boolattn.jsonl import ENDINGS
 from boolattn.query.parser import SHIPPED
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _QUERIES = 64  # searched at once
 _HEAP = 64_000_000  # bytes
 _BODY, _ROW = "body", "row"
-_NEEDS_PARSER = "{} needs a model that parses queries"
 _DENSE = {"hybrid": False, "strict_not": False}
 #: Ways to search, and their options.
 WAYS: Mapping[str, Mapping[str, bool]] = {
@@ -39,8 +38,6 @@ WAYS: Mapping[str, Mapping[str, bool]] = {
     "strict NOT": _DENSE | {"strict_not": True},
     "hybrid, strict NOT": {"hybrid": True, "strict_not": True},
 }
-#: Names that are not folders.
-NAMES = ("bm25", models.MINILM, models.SHIPPED)
 #: Suffixes of run files.
 RUNS = tuple(f".{kind}{ending}" for kind in ("run", "trec") for ending in ENDINGS)
 
@@ -140,10 +137,17 @@ class Bm25Ranker:
         return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
 
 
-def ways_of(*, is_composed: bool, hybrid: bool, strict_not: bool) -> list[str]:
+def _baseline(model: str) -> str:
+    """Return ``bm25``, or the suffix of a run; empty for a model."""
+    return "bm25" if model == "bm25" else next(filter(model.endswith, RUNS), "")
+
+
+def ways_of(model: str, *, is_composed: bool, hybrid: bool, strict_not: bool) -> list[str]:
     """Return those of :data:`WAYS` that use no other options; the last one uses all of these."""
+    is_composed &= not _baseline(model)
     if not is_composed and (hybrid or strict_not):
-        raise ConfigError(_NEEDS_PARSER.format("strict NOT" if strict_not else "hybrid search"))
+        option = "strict NOT" if strict_not else "hybrid search"
+        raise ConfigError(f"{option} needs a model that parses queries")
     uses = (True, is_composed, hybrid, strict_not, hybrid and strict_not)
     return [way for way, is_used in zip(WAYS, uses, strict=True) if is_used]
 
@@ -157,32 +161,29 @@ def open_systems(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[OpenSystem]:
-    """Open one of :data:`NAMES`, a model's folder or a TREC run; index the documents once.
+    """Open ``bm25``, a model by its name or folder, or a TREC run; index the documents once.
 
     A model ranks in some of :data:`WAYS`, with its own gate or, with ``label``, by oracle labels.
     """
-    if gate not in ("own", "label"):
-        raise ConfigError(f"unknown gate {gate!r}; there are own, label")
-    ending = max((ending for ending in RUNS if model.endswith(ending)), key=len, default="")
-    is_baseline, is_one_vector = model == "bm25" or bool(ending), [*ways] == ["one vector"]
-    if is_baseline and (other := [way for way in ways if way not in ("one vector", "composed")]):
-        raise ConfigError(
-            _NEEDS_PARSER.format("strict NOT" if "NOT" in other[0] else "hybrid search")
-        )
-    if gate == "label" and (is_baseline or not is_one_vector):
+    baseline, is_one_vector = _baseline(model), [*ways] == ["one vector"]
+    if gate == "label" and (baseline or not is_one_vector):
         composed = "a model with composed scores (add --no-compose for one vector)"
-        subject = Path(model).name if is_baseline else composed
+        subject = Path(model).name if baseline else composed
         raise ConfigError(f"{subject} has no gate that labels open: leave out --gate label")
-    if model == "bm25":
+    if baseline == "bm25":
         bm25 = Bm25Ranker(benchmark.texts)
         yield OpenSystem("BM25", "", "", lambda judged, n: bm25.rank(judged.texts, n))
         return
-    if ending:
+    if baseline:
         run, rows = Path(model), benchmark.rows
-        name = run.name.removesuffix(ending)
+        name = run.name.removesuffix(baseline)
         yield OpenSystem(name, "", "", lambda judged, n: read_run(run, judged.ids, rows, n))
         return
-    folder, name = _find_folder(model)
+    # Every training ends in RUN/model: the run's name tells results apart.
+    folder = models.resolve(model)
+    home = folder.resolve()
+    home = home.parent if (home.parent / "run.json").is_file() else home
+    name = model if model in models.NAMES else home.name
     if not is_one_vector or (gate == "own" and models.runs_in_onnx(folder, device)):
         encoder = models.load_model(model, device=device)
     else:
@@ -196,23 +197,6 @@ def open_systems(
             return ranker.rank(judged.texts, n, **options)
 
         yield OpenSystem(name, "label" if gate == "label" else encoder.gate, way, rank)
-
-
-def _find_folder(model: str) -> tuple[Path, str]:
-    """Return a model's folder, and its name in tables."""
-    try:
-        folder = models.resolve(model)
-    except MissingDataError as error:
-        if model in models.NAMES:
-            raise
-        raise MissingDataError(
-            f"{model} is not a model's folder (no modules.json), not a run (*.run, *.trec), and "
-            f"not one of {', '.join(NAMES)}"
-        ) from error
-    full = folder.resolve()
-    # Every training ends in RUN/model: the run's name tells results apart.
-    full = full.parent if (full.parent / "run.json").is_file() else full
-    return folder, model if model in models.NAMES else full.name
 
 
 def _load_towers(

@@ -103,7 +103,6 @@ def _api_routes(handlers: Handlers) -> APIRouter:
     document = "/documents/{document_id:path}"
     router.post("/search", responses=_example("search"))(handlers.search)
     router.get("/search", responses=_example("search"))(handlers.search_by_address)
-    router.get("/explain", responses=_example("explain"))(handlers.explain)
     router.get(document, responses=_example("document"))(handlers.document)
     router.delete(document, responses=_example("change"))(handlers.delete)
     router.post("/documents", responses=_example("change"))(handlers.add)

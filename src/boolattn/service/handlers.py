@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from fastapi import Query, Response
-from pydantic_core import PydanticSerializationError
 
 import boolattn
 from boolattn.data.records import Document
 from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.query.plan import limited
 from boolattn.query.syntax import unparse
-from boolattn.query.tokens import is_explicit
 from boolattn.query.tree import operators_of
 from boolattn.service import schemas
 from boolattn.service.batching import Batcher
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Text = Annotated[str, Query(description="The query.", examples=[schemas.QUERY])]
 Reply = dict[str, Any]
 _NO_DOCUMENT = (404, "no_document", "the index has no document with this id")
 #: Documents encoded at once; a search waits for no more than these.
@@ -72,8 +69,10 @@ class Handlers:
         self.batcher = Batcher(
             self._search_batch, size=settings.batch_size, wait=settings.batch_wait
         )
-        self.metrics.gauge("boolattn_documents", "Documents in the index.", self._n_documents)
-        self.metrics.gauge("boolattn_queries_waiting", "Queries waiting.", self.batcher.__len__)
+        self.metrics.gauges |= {
+            "boolattn_documents": ("Documents in the index.", self._n_documents),
+            "boolattn_queries_waiting": ("Queries waiting.", self.batcher.__len__),
+        }
 
     async def search(self, request: schemas.SearchRequest) -> Response:
         """Search in plain language or explicit syntax."""
@@ -98,17 +97,6 @@ class Handlers:
         query, filters = values.pop("q"), values.pop("filter")
         values |= {"query": query, "filters": parse_filters(filters) if filters else None}
         return await self.search(schemas.SearchRequest(**values))
-
-    async def explain(self, q: Text = "", mode: schemas.Mode = "auto") -> Response:
-        """Show cue, scope and bias by word; empty for a model without BoolAttn in PyTorch."""
-        self._check_text(q)
-        gate: dict[str, bool] = {}
-        words: list[dict[str, Any]] = []
-        # No encoder sees explicit syntax as a sentence.
-        if q.strip() and (mode == "plain" or (mode == "auto" and not is_explicit(q))):
-            encoder = self.searcher.encoder
-            gate, words = await self.batcher.call(lambda: schemas.explain_words(encoder, q))
-        return schemas.reply({"gate": gate, "words": words})
 
     async def document(self, document_id: str) -> Response:
         """Return the full text and the metadata of one document."""
@@ -161,7 +149,7 @@ class Handlers:
         answered = []
         for example in examples:
             for text in dict.fromkeys([example.text, unparse(example.tree)]):
-                result = await self.batcher.submit(_options(schemas.SearchRequest(k=1)), text)
+                result = await self.batcher.submit('{"k": 1}', text)
                 operators = operators_of(example.tree)
                 if result.hits and operators_of(result.tree) == operators:
                     names = [operator.value for operator in operators]
@@ -264,7 +252,9 @@ class Handlers:
         if request.k > self.settings.max_k:
             message = f"k: at most {self.settings.max_k} results, got {request.k}"
             raise RefusedError(422, "k_too_large", message)
-        return await self.batcher.submit(_options(request), request.query, len(text))
+        # What the queries of a batch have in common is JSON, which keeps 1 and true apart.
+        options = request.model_dump_json(exclude={"query"})
+        return await self.batcher.submit(options, request.query, len(text))
 
     def _check_text(self, text: str) -> None:
         limit = self.settings.max_length
@@ -275,15 +265,6 @@ class Handlers:
             column = match.end()
             message = f"column {column}: U+{ord(match[0]):04X} is not a text character"
             raise RefusedError(400, "query_not_text", message, column=column)
-
-
-def _options(request: schemas.SearchRequest) -> str:
-    """Write what the queries of a batch have in common as JSON, which keeps 1 and true apart."""
-    try:
-        return request.model_dump_json(exclude={"query"})
-    except PydanticSerializationError as error:
-        message = "filters: a value has half of a surrogate pair"
-        raise RefusedError(422, "bad_field", message) from error
 
 
 def _is_disk_full(error: BaseException | None) -> bool:

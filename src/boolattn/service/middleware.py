@@ -30,7 +30,7 @@ from boolattn.service.batching import CLIENT
 from boolattn.service.schemas import RefusedError, as_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterator
     from threading import Event
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 #: Paths that use the model or the index: limited in number at once.
 CHANGED = "/documents"
-LIMITED = ("/search", "/explain", "/examples", "/facets", CHANGED)
+LIMITED = ("/search", "/examples", "/facets", CHANGED)
 #: Paths that need the API key; the page, the health check and the API description are open.
 PROTECTED = (*LIMITED, "/metrics", "/about")
 #: No foreign and no inline scripts; the page may not be framed.
@@ -56,45 +56,34 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-#: Limits of the histogram.
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-@dataclass(frozen=True)
-class _Gauge(Collector):
-    name: str
-    text: str
-    read: Callable[[], float]
-
-    def collect(self) -> Iterable[Metric]:
-        yield GaugeMetricFamily(self.name, self.text, self.read())
-
-
-class Metrics:
+class Metrics(Collector):
     """The metrics of one application: counts, of all workers, and gauges of this process."""
 
     def __init__(self) -> None:
-        self._registry, self._gauges = CollectorRegistry(), CollectorRegistry()
+        self._registry = CollectorRegistry()
+        #: By name: what a gauge means, and the function that reads it.
+        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
         count = partial(prometheus_client.Counter, registry=self._registry)
         self.requests = count("boolattn_requests_total", "Requests answered.", ["route", "status"])
         self.refused = count("boolattn_refused_total", "Requests refused, by error code.", ["code"])
         text = "Queries searched, by way of scoring."
         self.queries = count("boolattn_queries_total", text, ["way"])
         name, text = "boolattn_request_seconds", "Time to answer."
-        self.seconds = prometheus_client.Histogram(
-            name, text, ["route"], buckets=SECONDS, registry=self._registry
-        )
+        self.seconds = prometheus_client.Histogram(name, text, ["route"], registry=self._registry)
 
-    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """Add a value that is read whenever the metrics are."""
-        self._gauges.register(_Gauge(name, text, read))
+    def collect(self) -> Iterator[Metric]:
+        """Read the gauges."""
+        for name, (text, read) in self.gauges.items():
+            yield GaugeMetricFamily(name, text, read())
 
     def text(self) -> bytes:
         """Write all metrics in the Prometheus text format."""
         counts = self._registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             MultiProcessCollector(counts := CollectorRegistry())  # type: ignore[no-untyped-call]
-        return generate_latest(counts) + generate_latest(self._gauges)
+        return generate_latest(counts) + generate_latest(self)
 
 
 @dataclass
@@ -178,7 +167,7 @@ class LimitsMiddleware:
         self._stopping = stopping
         self._active: Counter[str] = Counter()  # requests by client
         self._key = _digest(settings.api_key) if settings.api_key else None
-        metrics.gauge("boolattn_requests_active", "Active requests.", self._active.total)
+        metrics.gauges["boolattn_requests_active"] = "Active requests.", self._active.total
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""

@@ -14,7 +14,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 from starlette.exceptions import HTTPException
 
 from boolattn.errors import (
@@ -208,21 +208,6 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> dict[str, Any]:
     return {"op": type(tree).__name__.lower(), "parts": nodes, "operand": None}
 
 
-def explain_words(encoder: Any, text: str) -> tuple[dict[str, bool], list[dict[str, Any]]]:  # noqa: ANN401
-    """Return open gates and parts of words; none without BoolAttn, and none in onnxruntime."""
-    if not hasattr(encoder, "explain") or (explanation := encoder.explain(text)) is None:
-        return {}, []
-    rows = explanation.rows()
-    encoding = encoder.towers.tokenizer(
-        text, return_offsets_mapping=True, truncation=True, max_length=len(rows)
-    )
-    return explanation.gate, [
-        {"text": text[start:end], "start": start, "end": end, **row}
-        for (start, end), row in zip(encoding["offset_mapping"], rows, strict=True)
-        if start < end
-    ]
-
-
 _MAX_LENGTH = 300
 #: Codes of the framework's own errors.
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 415: "not_json"}
@@ -275,6 +260,8 @@ def as_refused(error: Exception) -> RefusedError:
             logger.error("the index cannot be read: %s", one_line(str(error)))
             message = "the index is damaged or being repaired; see the log"
             return RefusedError(503, "index_damaged", message, headers={"Retry-After": "30"})
+        case PydanticSerializationError():
+            return RefusedError(422, "bad_field", "a value has half of a surrogate pair")
         case RequestValidationError():
             return _field_error(error.errors()[0])
         case HTTPException():

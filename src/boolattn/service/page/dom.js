@@ -23,9 +23,6 @@ export const letter = (index) =>
 // Six colours, repeated; the letters tell operands apart.
 export const colour = (index) => `c${index % 6}`;
 
-export const decimals = (value, n = 2) =>
-  value.toFixed(n).replace(/^(-?)0\./, "$1.").replace("-", "−");
-
 export function ordinal(n) {
   const ending = { 1: "st", 2: "nd", 3: "rd" }[n % 10];
   return `${n}${ending && ![11, 12, 13].includes(n % 100) ? ending : "th"}`;

@@ -111,14 +111,12 @@ async function search(isNew = true) {
   document.body.setAttribute("aria-busy", "true");
   const asked = parameters();
   asked.set("facets", "true");
-  const explained = new URLSearchParams({ q: state.q, mode: state.mode || "auto" });
-  const explanation = call(`/explain?${explained}`, { signal }).catch(() => null);
   const plainly = parameters();
   for (const name of ["compose", "strict_not"]) plainly.set(name, "false");
   try {
     const lists = [asked, ...(state.compare ? [plainly] : [])];
     const [reply, plain] = await Promise.all(lists.map((list) => call(`/search?${list}`, { signal })));
-    draw(reply, plain ?? null, await explanation);
+    draw(reply, plain ?? null);
   } catch (error) {
     if (error.name !== "AbortError") showError(error, state.q);
   } finally {
@@ -126,10 +124,10 @@ async function search(isNew = true) {
   }
 }
 
-function draw(reply, plain, explained) {
+function draw(reply, plain) {
   remember(reply.hits);
   drawNotes($("notes"), reply);
-  drawParse($("parse"), reply, explained);
+  drawParse($("parse"), reply);
   drawScopes($("scopes"), reply);
   // Somebody may have typed another query meanwhile.
   $("scopes").hidden ||= $("query").value.trim() !== reply.query.trim();

@@ -1,13 +1,8 @@
-// The parsed query: its words with their operands, the tree, and the attention values.
+// The parsed query: its words with their operands, and the tree.
 
-import { colour, decimals, fill, h, letter } from "./dom.js";
+import { colour, fill, h, letter } from "./dom.js";
 import { nameOfOperand } from "./filters.js";
 
-const PARTS = [
-  ["cue", "marks the operator"],
-  ["scope", "what the operator applies to"],
-  ["bias", "added to the attention"],
-];
 const MAX_LANES = 8;
 
 // Spans count code points, JavaScript strings count UTF-16 units.
@@ -35,25 +30,19 @@ function operandName(operand, index) {
   );
 }
 
-function tags(word, explained) {
-  if (["AND", "OR", "NOT"].includes(word.text)) return [word.text.toLowerCase()];
-  const own = explained.words.filter((item) => overlaps(word, [item.start, item.end]));
-  return Object.keys(explained.gate).filter(
-    (name) => explained.gate[name] && own.some((item) => item.cue[name] > 0.5),
-  );
+function tags(word) {
+  const names = ["AND", "OR", "NOT"].filter((name) => name === word.text);
+  return names.map((name) => h("span", { class: `tag ${name.toLowerCase()}` }, name.toLowerCase()));
 }
 
-function lanes(words, operands, explained) {
+function lanes(words, operands) {
   const shown = operands.length <= MAX_LANES ? operands : [];
   const inside = (word, operand) => operand.spans.some((span) => overlaps(word, span));
-  // "but not" is one cue with one tag.
-  const all = words.map((word) => tags(word, explained));
-  const own = all.map((names, place) => names.filter((name) => !all[place - 1]?.includes(name)));
   return words.map((word, place) =>
     h(
       "span",
       { class: "word" },
-      h("span", { class: "tags" }, own[place].map((name) => h("span", { class: `tag ${name}` }, name))),
+      h("span", { class: "tags" }, tags(word)),
       h("span", { class: "text", dir: "auto" }, word.text),
       shown.map((operand, index) => {
         const isIn = inside(word, operand);
@@ -87,73 +76,12 @@ function formula(node, operands, isInner = false) {
   return isInner ? ["(", ...parts.slice(1), ")"] : parts.slice(1);
 }
 
-function cell(part, value, reach) {
-  const share = Math.min(1, Math.abs(value) / reach);
-  const look = `cell ${part}${value < 0 ? " down" : ""}${share > 0.55 ? " strong" : ""}`;
-  const shown = share < 0.05 ? "·" : decimals(value, part === "bias" ? 1 : 2);
-  return h("span", { class: look, share: share.toFixed(3) }, shown);
-}
-
-function strip(operator, words) {
-  const reach = { cue: 1, scope: 1, bias: Math.max(0.5, ...words.map((word) => Math.abs(word.bias[operator]))) };
-  return [
-    h("h4", {}, h("span", { class: `tag ${operator}` }, operator)),
-    h(
-      "div",
-      { class: "strip", "aria-hidden": "true" },
-      h("span", { class: "column names" }, h("span", { class: "text" }, "\u00a0"), PARTS.map(([part]) => h("span", { class: "cell" }, part))),
-      words.map((word) =>
-        h(
-          "span",
-          { class: "column" },
-          h("span", { class: "text", dir: "auto" }, word.text),
-          PARTS.map(([part]) => cell(part, word[part][operator], reach[part])),
-        ),
-      ),
-    ),
-    numbersTable(operator, words),
-  ];
-}
-
-// The same numbers for screen readers.
-function numbersTable(operator, words) {
-  return h(
-    "table",
-    { class: "visually-hidden" },
-    h("caption", {}, `${operator}: cue, scope and bias by word`),
-    h("tr", {}, h("th", { scope: "col" }, "word"), PARTS.map(([part]) => h("th", { scope: "col" }, part))),
-    words.map((word) =>
-      h(
-        "tr",
-        {},
-        h("th", { scope: "row" }, word.text),
-        PARTS.map(([part]) => h("td", {}, decimals(word[part][operator]))),
-      ),
-    ),
-  );
-}
-
-function attention(explained) {
-  const open = Object.keys(explained.gate).filter((name) => explained.gate[name]);
-  if (!open.length) return null;
-  const legend = PARTS.map(([part, meaning]) => h("span", { class: `key ${part}` }, h("b", {}, part), ` ${meaning}`));
-  return h(
-    "details",
-    // Closed on a phone, where the results would be far below.
-    { class: "attention", open: matchMedia("(min-width: 46.01rem)").matches },
-    h("summary", {}, "Attention by word"),
-    h("p", { class: "hint legend" }, legend),
-    open.map((name) => strip(name, explained.words)),
-  );
-}
-
-function sentence(reply, explained) {
+function sentence(reply) {
   const confidence = reply.confidence === null || reply.confidence === 1 ? "" : ` (confidence ${Math.round(100 * reply.confidence)}%)`;
   const ways = `${reply.hybrid ? " Words count as well as meaning." : ""}${reply.strict_not ? " Documents with what is excluded are left out." : ""}`;
   if (reply.is_composed) return `Each part of the query is scored on its own, and the operators combine the scores${confidence}.${ways}`;
-  const attention = Object.values(explained.gate).some(Boolean) ? " The operators change the attention in it." : "";
   const parsed = reply.parsed !== reply.tree ? ` It was parsed as ${reply.parsed}${confidence}.` : "";
-  return `Searched as one text: ${reply.why_one_vector}.${parsed}${attention}${ways}`;
+  return `Searched as one text: ${reply.why_one_vector}.${parsed}${ways}`;
 }
 
 const NO_OPERATOR = "no and / or / not found";
@@ -181,8 +109,7 @@ export function drawScopes(line, reply) {
   line.hidden = !reply.is_composed || !parts.some((part) => part.matches("del"));
 }
 
-export function drawParse(section, reply, explained) {
-  const known = explained ?? { gate: {}, words: [] };
+export function drawParse(section, reply) {
   const words = wordsOf(reply.query);
   const reading = reply.is_composed
     ? h("span", { class: "formula" }, formula(reply.nodes, reply.operands))
@@ -190,16 +117,15 @@ export function drawParse(section, reply, explained) {
   fill(section.querySelector("#reading"), reading);
   fill(
     section.querySelector("#parsed"),
-    h("p", { class: "hint" }, sentence(reply, known)),
+    h("p", { class: "hint" }, sentence(reply)),
     h(
       "div",
       { class: "two" },
-      h("div", {}, h("h3", {}, "Words and parts"), h("div", { class: "words" }, lanes(words, reply.operands, known))),
+      h("div", {}, h("h3", {}, "Words and parts"), h("div", { class: "words" }, lanes(words, reply.operands))),
       reply.is_composed
         ? h("div", {}, h("h3", {}, "Tree"), h("ul", { class: "tree" }, tree(reply.nodes, reply.operands)))
         : null,
     ),
-    attention(known),
   );
   section.hidden = false;
 }
