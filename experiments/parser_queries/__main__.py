@@ -76,7 +76,6 @@ _EXEMPT = frozenset({"everyday", "letters", "passages", "listed", "typed"})
 _HELD_OUT = "held_out:"
 #: One held-out query for so many training queries of a generator.
 _HELD_OUT_SHARE = 40
-_N_COMPOUNDS = 3000
 #: One text in ten is held out.
 _TENTH = 10
 #: Signs that mean something in a wording.
@@ -107,8 +106,9 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
         **{part: structured_queries(part, counts[part], seed) for part in PARTS},
         "stories": story_queries(counts["stories"], seed),
         "plots": plot_queries(counts["plots"], seed),
+        "everyday": everyday_queries(counts["everyday"], seed),
         "letters": letter_queries(counts["letters"], seed),
-        **{n: everyday_queries(counts[n], seed, n) for n in ("everyday", "listed", "typed")},
+        **{name: everyday_queries(counts[name], seed, name) for name in ("listed", "typed")},
         **_held_out(counts, seed),
     }
     if options.texts:
@@ -142,7 +142,7 @@ def _mixed(
                 if is_benchmark and not is_held_out and (frame := as_natural(query, name)):
                     frames.append(frame)
     rng = random.Random(f"around {seed}")
-    phrases = [filled_line("compounds", "any", rng) for _ in range(_N_COMPOUNDS)]
+    phrases = [filled_line("compounds", "any", rng) for _ in range(3000)]
     phrases += table("plain")["expressions"]["train"]
     for query in refilled_queries(frames, phrases, counts["refilled"], seed):
         drawn.append(query)

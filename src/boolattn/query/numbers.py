@@ -39,14 +39,14 @@ _VERB = rf"(?:(?:{any_of(_TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
     rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never|nothing|none|no|neither|nor)|"
-    rf"except|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:(?:those|ones|any)\s+)?(?:(?<!\bno\s)[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
+    rf"except|without|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:(?:those|ones|any)\s+)?(?:(?<!\bno\s)[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
 )
 #: "no cars", of which those "over 20000" are not wanted; what is "under 20000" may well be.
 _NO_SUCH = re.compile(
-    r"\s*(?:no|exclud(?:e|ing)|avoid|hide|skip|don['\u2019]?t\s+(?:show|want)|"
+    r"(?:^|,)\s*(?:no|exclud(?:e|ing)|avoid|hide|skip|don['\u2019]?t\s+(?:show|want)|"
     r"(?:any|every)thing\s+(?:but|except))\s+(?:any\s+)?"
-    r"(?:[^\W\d]+\s+)?\Z",
+    r"(?:[^\W\d]+\s+){0,2}\Z",
     re.IGNORECASE,
 )
 _WANTED = re.compile(
@@ -68,7 +68,7 @@ _FORMS = tuple(
         rf"(?P<decade>(?:1[5-9]|20)?\d0['’]?s|(?ai:{'|'.join(_TABLE['decades'])}))",
         rf"(?:(?:in|from)\s+)?{_CURRENCY}{_LOW}{_UNIT}\s+(?:(?:or|and)\s+"
         rf"(?P<limit>{any_of(_TABLE['or_less'])}|{any_of(_TABLE['or_more'])})(?!\s*(?:than\b|[$€£\d]))|"
-        rf"(?P<last>{any_of(_TABLE['last'])}))",
+        rf"(?P<last>{any_of(_TABLE['last'])})(?!\s+(?:of\s+)?(?:[^\W\d_]+\s+)?[$€£]?\d))",
         # "from 2020 on", but not "from 2020 on disc".
         rf"(?:from|since)\s+{_LOW}\s+(?:and\s+)?"
         rf"(?P<limit>onwards?|on(?!\s+(?!(?:{'|'.join(_TABLE['no_units'].split())})\b)\w))",
@@ -227,8 +227,9 @@ def _read(
     if {"older", "newer"} & phrase.words and phrase.values[0] < _FIRST_YEAR:  # of an age
         limits = [(sign.translate(_MIRRORED), value) for sign, value in limits]
     is_limit = len(limits) == 1 or text[:start].rstrip().endswith("s")  # "no films in 1984"
-    if is_limit and _NO_SUCH.match(text, 0, start) and not _WANTED.match(match[0]):
-        start, is_negated = 0, True
+    such = _NO_SUCH.search(text, 0, start)
+    if is_limit and such and not _WANTED.match(match[0]):
+        start, is_negated = such.start(), True
     if is_negated and len(limits) == 1:
         limits, is_negated = [(_OPPOSITE[sign], value) for sign, value in limits], False
     factor = _factor(unit, name_words)

@@ -133,7 +133,7 @@ class QueryReader:
         if rest == self._whole(plan.text):  # it was not taken apart
             others = other_spans(text, phrases)
             rest, spans = self._whole(words(text, others)), (others, *spans[1:])
-        elif isinstance(rest, Everything):  # nothing but numbers was typed
+        elif plan.text == "everything":  # nothing but numbers was typed
             spans = ((), *spans[1:])
         tree = join_all([rest, *(phrase.tree for phrase in phrases)])
         spans += tuple((phrase[:2],) for phrase in phrases for _ in atoms(phrase.tree))

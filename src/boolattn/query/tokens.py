@@ -31,7 +31,7 @@ _BRACKETS = {"(": "(", "（": "(", ")": ")", "）": ")"}
 _CHARACTER = re.compile(r"\S")
 _WORD = re.compile(r"[^\s()（）]+")
 #: A minus sign before a letter, quote or parenthesis negates; before a digit it is a sign.
-_MINUS = re.compile(r"[-−](?=[^\W\d_]|[\"“„«(（])")
+_MINUS = re.compile(r"[-−–](?=[^\W\d_]|[\"“„«(（])")
 _LIKE = re.compile(r"like:(?=[^\s()（）])")
 #: A field and a sign. A field begins with a letter, so that C++, 12:30 and 3>2 stay words, and so
 #: do std::vector and addresses.

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, product
+from itertools import count
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +51,6 @@ _FEW, _YES = 4, ("yes", "y", "true", "x", "1")
 _SHARE = 0.1
 _WORD = re.compile(r"(?<!\w)[^\W\d_]+(?!\w)")
 _SHORTEST, _LONG = 4, 8  # letters of a word that is corrected, and of one with two errors
-#: Words that make an exclusion, and are long enough to be known with one error.
-_CUES = ("without", "except", "excluding", "neither", "besides")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +163,6 @@ class StoreQueryReader(QueryReader):
         if not self.compose:
             return super().read(text)
         is_plain = not self.uses_syntax(text)
-        cues = self._cues(text) if is_plain else {}
-        text = _corrected(text, cues)
         unclear: list[str] = []
         phrases = self._numbers(text, unclear) if is_plain else []
         plan = super().read(without_numbers(text, phrases))
@@ -180,7 +176,7 @@ class StoreQueryReader(QueryReader):
             "between quotes it is text"
             for phrase in phrases
         ]
-        notes = [*_word_note(cues), *notes, *unclear, *_word_note(words)]
+        notes = [*notes, *unclear, *_word_note(words)]
         wording = _corrected(plan.wording, words)
         return replace(plan, tree=tree, wording=wording, notes=tuple(notes))
 
@@ -203,17 +199,6 @@ class StoreQueryReader(QueryReader):
             return True
         tags = [tag for name in names for senses in kinds.senses(name)[:1] for tag in senses]
         return bool(sum(self.reader.frequencies(tags)) >= _SHARE * self.reader.count(Filter()))
-
-    def _cues(self, text: str) -> dict[str, str]:
-        """Return words with one error that were meant to exclude, with these: "wihtout"."""
-        pairs = product(sorted(set(_WORD.findall(text))), _CUES) if self.parser else ()
-        return {
-            word: cue
-            for word, cue in pairs
-            if len(word) > _SHORTEST
-            and not self._is_word(word.lower())
-            and distance(word.lower(), cue) == 1
-        }
 
     def _numbers(self, text: str, unclear: list[str]) -> list[NumberPhrase]:
         """Find numbers in a text that are conditions on the metadata, and what somebody did."""

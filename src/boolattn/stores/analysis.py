@@ -247,11 +247,19 @@ def named_values(metadata: Mapping[str, Any], *, is_true: bool = True) -> Iterat
 
     >>> list(named_values({"city": "Rome", "petsAllowed": True, "has_pool": "yes", "rooms": 9}))
     ['Rome', 'pets', 'pool']
+    >>> list(named_values({"smoke_free": "no", "furnished": False}))
+    ['smoke', 'unfurnished']
     """
-    for name, listed in metadata.items():
+    for field, listed in metadata.items():
+        name = _AROUND.sub("", _GAP.sub(" ", field)) or field
         for value in items(listed):
-            if (truth := _TRUTH.get(str(value).casefold())) is is_true:
-                yield _AROUND.sub("", _GAP.sub(" ", name)) or name
+            truth = _TRUTH.get(str(value).casefold())
+            if truth is not None and name.endswith(" free"):  # what is not smoke-free has smoke
+                yield from [name.replace(" free", "-free" * truth)] * is_true
+            elif truth is is_true:
+                yield name
+            elif truth is False and re.fullmatch("[a-z]+ed", name):
+                yield f"un{name}"
             elif isinstance(value, str) and truth is None and is_true and len(value) <= _SHORT:
                 yield value
 
