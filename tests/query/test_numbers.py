@@ -310,3 +310,17 @@ def test_conditions_are_negated_and_joined_by_or(text, expected):
 )
 def test_a_condition_beside_or_and_words_stays_words(text):
     assert find_numbers(text, lambda: {"price": (5, 3000)}) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("min 150 hp max 15000 euro", ["power_hp>=150", "price<=15000"]),
+        ("at least 150 hp max price 15000", ["power_hp>=150", "price<=15000"]),
+        ("15000 euro max", ["price<=15000"]),
+        ("diesel without more than 150 hp", ["power_hp<=150"]),
+        ("manual, no old cars over 15000 euro", ["price<=15000"]),
+    ],
+)
+def test_limits_beside_each_other_and_negated_ones(text, expected):
+    assert conditions(text, {"power_hp": (60, 300), "price": (900, 60000)}) == expected

@@ -156,3 +156,29 @@ def test_a_field_that_is_true_is_a_word_of_the_query(searcher):
     result = searcher.search("with pool", 2)
     assert all(map(result.has_words, result.hits))
     assert not result.warnings
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("cat no long coat", {"tom"}),
+        ("cat w/o long hair", {"tom"}),
+        ("accident free", {"tom", "rex"}),
+        ("no accident", {"tom", "rex"}),
+        ("untrained", {"leo"}),
+        ("cat that is not untrained", {"tom"}),
+    ],
+)
+def test_values_exclude_beside_what_is_wanted(query, expected):
+    pets = [
+        {"id": "tom", "text": "Tom is a cat.", "trained": True, "accident_free": "yes"},
+        {
+            "id": "leo",
+            "text": "Leo is a cat.",
+            "coat": "long",
+            "trained": "no",
+            "accident_free": "no",
+        },
+        {"id": "rex", "text": "Rex is a dog.", "coat": "short", "trained": True},
+    ]
+    assert ids(Searcher.from_texts(pets), query, len(expected)) == expected
