@@ -159,8 +159,13 @@ class QueryReader:
             return replace(plan, fallback=output.reason)
         inner = parsed.tree(text)
         tree, named = join_all([inner, *self.added]), " ".join(in_words(inner).split())
+        cancels = not any(parsed.is_negated) and Operator.NOT in {
+            c.operator for c in find_cues(text)
+        }
         plan = replace(
             plan,
+            # Of two negations that cancel each other the text as typed says the opposite.
+            wording=named if cancels and not parsed.is_plain else plan.wording,
             tree=tree,
             parsed=tree,
             # The tree's operands are in the order of these span lists.
