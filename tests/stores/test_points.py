@@ -22,14 +22,15 @@ from boolattn.errors import (
     IndexMismatchError,
     ServerError,
 )
-from boolattn.stores.address import open_store, parse_server
+from boolattn.stores.address import database_class, open_store, parse_server
 from boolattn.stores.filters import Filter, read_filters
 from boolattn.stores.foreign import ForeignStore
 from boolattn.stores.points import draft as points_draft
 from boolattn.stores.points import milvus, qdrant
 from boolattn.stores.points.database import STATE
-from boolattn.stores.points.milvus import MilvusCollection, MilvusStore
-from boolattn.stores.points.qdrant import QdrantCollection, QdrantStore
+from boolattn.stores.points.milvus import MilvusCollection
+from boolattn.stores.points.qdrant import QdrantCollection
+from boolattn.stores.points.store import PointStore
 from boolattn.stores.values import key_of, passage_keys
 from boolattn.stores.writer import Entry
 from tests.stores.databases import MilvusServer, close_folders
@@ -53,7 +54,7 @@ pytest.importorskip("qdrant_client")
 pytest.importorskip("milvus_lite")
 from qdrant_client import QdrantClient, models
 
-STORES = {"qdrant": QdrantStore, "milvus": MilvusStore}
+STORES = ("qdrant", "milvus")
 
 
 @pytest.fixture(scope="module")
@@ -96,17 +97,13 @@ def test_more_values_than_a_database_filters_by_are_refused(address):
         assert reader.count(EVERYTHING) == len(TEXTS)
 
 
-def store_type(address):
-    return STORES[address.partition(":")[0]]
-
-
 def database_of(address):
-    return store_type(address).kind.open(address)
+    return database_class(address).open(address)
 
 
 def fail_on(monkeypatch, address, method, *, after=0):
     """Make a database fail, after some calls of a method; return what mends it."""
-    owner, left = store_type(address).kind, [after]
+    owner, left = database_class(address), [after]
     call = getattr(owner, method)
 
     def failing(self, *values, **options):
@@ -278,7 +275,7 @@ def test_addresses():
             parse_server(secret, "x", "KEY")
         assert "me" not in str(caught.value).split()
     with pytest.raises(ConfigError, match=r"ends in \.db"):
-        MilvusStore.open("milvus:notes/a")
+        PointStore.open("milvus:notes/a")
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -316,10 +313,10 @@ import numpy as np
 from boolattn.data.records import Document
 from boolattn.stores.settings import StoreSettings
 from boolattn.stores.writer import Entry
-from boolattn.stores.points.qdrant import QdrantStore
+from boolattn.stores.points.store import PointStore
 batch = [Entry.of(Document(id="new", text="Rice", title="new"), [(0, 4)])]
 settings = StoreSettings(fingerprint="f", dimension=32, model="shipped")
-with QdrantStore.create(sys.argv[1], settings, replace=True) as draft:
+with PointStore.create(sys.argv[1], settings, replace=True) as draft:
     draft.write(batch, np.ones((1, 32), np.float32))
     print("written", flush=True)
     sys.stdin.readline()
@@ -552,9 +549,9 @@ def test_a_server_that_comes_back_is_used_again(server, monkeypatch):
 def test_a_file_that_is_open_elsewhere_is_one_line(lite):
     build(lite)
     code = (
-        "from boolattn.stores.points.milvus import MilvusStore\n"
+        "from boolattn.stores.points.store import PointStore\n"
         "from boolattn.errors import ServerError\n"
-        f"try: MilvusStore.open({lite!r})\n"
+        f"try: PointStore.open({lite!r})\n"
         "except ServerError as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -24,7 +24,8 @@ from boolattn.stores.address import parse_postgres
 from boolattn.stores.analysis import document_terms, term_weights
 from boolattn.stores.filters import Filter, read_filters, resolve
 from boolattn.stores.points import postgres as postgres_store
-from boolattn.stores.points.postgres import PostgresCollection, PostgresStore
+from boolattn.stores.points.postgres import PostgresCollection
+from boolattn.stores.points.store import PointStore
 from boolattn.stores.settings import StoreSettings
 from boolattn.stores.writer import batches
 from tests.search.conftest import crash
@@ -86,9 +87,9 @@ def fill(draft, documents, size=2, n_tokens=0):
 
 
 def build(address, documents=DOCUMENTS, settings=SETTINGS, **options):
-    with PostgresStore.create(address, settings, **options) as draft:
+    with PointStore.create(address, settings, **options) as draft:
         fill(draft, documents, n_tokens=settings.passages)
-    return PostgresStore.open(address)
+    return PointStore.open(address)
 
 
 def ids(store, keys):
@@ -201,7 +202,7 @@ def test_a_graph_is_asked_with_a_filter(store, monkeypatch):
 
 def test_a_stopped_build_is_resumed_or_begun_again(address):
     def stopped(**options):
-        with PostgresStore.create(address, SETTINGS, **options) as draft:
+        with PointStore.create(address, SETTINGS, **options) as draft:
             fill(draft, DOCUMENTS[:4])
             raise KeyError("stopped")
 
@@ -209,11 +210,11 @@ def test_a_stopped_build_is_resumed_or_begun_again(address):
         stopped()
     # One document changed, another stands with it, and two were written.
     changed = Document(id="d1", text="Moths of Java")
-    with PostgresStore.create(address, SETTINGS, resume=True) as draft:
+    with PointStore.create(address, SETTINGS, resume=True) as draft:
         assert draft.known(["d0"]) == set()
         corpus = [DOCUMENTS[2], DOCUMENTS[3], changed, DOCUMENTS[0], *DOCUMENTS[4:]]
         assert fill(draft, corpus) == 4
-    store = PostgresStore.open(address)
+    store = PointStore.open(address)
     assert sorted(d.id for d in store.sample(9)) == [f"d{n}" for n in range(6)]
     assert store.info()["documents"] == store.info()["passages"] == 6
     assert store.frequencies(["peru", "java"]) == [1, 2]  # one in the metadata
@@ -227,7 +228,7 @@ def test_a_stopped_build_is_resumed_or_begun_again(address):
 
 def test_the_old_store_is_searched_until_the_new_one_is_complete(address):
     store = build(address)
-    with PostgresStore.create(address, SETTINGS, replace=True) as draft:
+    with PointStore.create(address, SETTINGS, replace=True) as draft:
         fill(draft, DOCUMENTS[:3])
         assert store.count(Filter()) == 6
         assert store.words([["kenya"]], 5, Filter())[0].rows.size == 1
@@ -334,13 +335,13 @@ def test_text_that_postgres_does_not_take_comes_back(address):
         ("postgresql://host/db?table=t&password=secret", "set the password in PGPASSWORD"),
         ("postgresql://host/db?table=a;b", "a table's name is made of letters"),
         (f"postgresql://host/db?table={'x' * 40}", "a table's name is made of letters"),
-        ("mysql://host/db?table=t", "a Postgres address is"),
+        ("postgresql:host/db?table=t", "a Postgres address is"),
         ("postgresql://[host/db?table=t", r"^postgresql:.*: "),
     ],
 )
 def test_addresses_that_are_refused(wrong, message):
     with pytest.raises((ConfigError, ServerError), match=message) as error:
-        PostgresStore.open(wrong)
+        PointStore.open(wrong)
     assert "secret" not in str(error.value)
 
 
@@ -367,17 +368,17 @@ def test_what_cannot_be_searched_is_one_line(address, server):
     name, table = address.partition("table=")[2], tables_of(server, address)
     execute(server, f"UPDATE {table}_state SET body = '{{\"format\": 99}}'")
     with pytest.raises(IndexMismatchError, match="has format 99, this version reads 3: build it"):
-        PostgresStore.open(address)
+        PointStore.open(address)
     execute(server, f"DROP TABLE {table}, {table}_state")
     with pytest.raises(ServerError, match=r'^postgres.*: relation ".*" does not exist$'):
         store.nearest(encoded("x")[None], 3, Filter())
     assert build(address, replace=True).count(Filter()) == 6
     execute(server, f"DROP VIEW {name}")
     with pytest.raises(IndexFolderError, match="there is no index at"):
-        PostgresStore.open(address).count(Filter())
+        PointStore.open(address).count(Filter())
     execute(server, f"CREATE TABLE {name} (id int)")
     with pytest.raises(IndexFolderError, match="there is no index at"):
-        PostgresStore.open(address)
+        PointStore.open(address)
     with pytest.raises(IndexFolderError, match="did not make; choose another name"):
         build(address, replace=True)
 
@@ -394,7 +395,7 @@ def test_a_server_that_was_stopped_is_asked_again(own_postgres):
     assert store.words([["moth"]], 3, Filter())[0].rows.size == 3
     execute(server, "CREATE DATABASE empty")
     with pytest.raises(ServerError, match="the database has no type vector; CREATE EXTENSION"):
-        PostgresStore.open(server.get_uri().replace("/postgres?", "/empty?") + "&table=docs")
+        PointStore.open(server.get_uri().replace("/postgres?", "/empty?") + "&table=docs")
 
 
 def test_a_store_in_a_schema_is_built_anew(server):
@@ -407,7 +408,7 @@ def test_a_store_in_a_schema_is_built_anew(server):
     assert store.count(Filter()) == 3
     with store.adding() as draft:
         fill(draft, DOCUMENTS[3:])
-    assert PostgresStore.open(address).count(Filter()) == 6
+    assert PointStore.open(address).count(Filter()) == 6
     tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'shop'"
     with psycopg.connect(server.get_uri()) as connection:
         assert connection.execute(tables).fetchone() == (3,)
@@ -544,7 +545,7 @@ def test_a_store_that_was_tampered_with_answers_or_says_so_in_one_line(server, n
     execute(server, TAMPERED[number].format(t=tables_of(server, address)))
     encoder = CallableEncoder(lambda texts: [*map(encoded, texts)])
     try:
-        hits = Searcher(PostgresStore.open(address), encoder).search("moths NOT birds", 3).hits
+        hits = Searcher(PointStore.open(address), encoder).search("moths NOT birds", 3).hits
     except BoolattnError as error:
         message = str(error)
     else:

@@ -111,10 +111,8 @@ class Bm25Ranker:
         # One thread, so that documents are in the order of their rows.
         writer = self._index.writer(heap_size=_HEAP, num_threads=1)
         for row, text in enumerate(documents):
-            entry = tantivy.Document()
-            entry.add_unsigned(_ROW, row)
-            entry.add_text(_BODY, text)
-            writer.add_document(entry)
+            values = {_ROW: row, _BODY: text}
+            writer.add_document(tantivy.Document.from_dict(values, self._index.schema))
         writer.commit()
         writer.wait_merging_threads()
         self._index.reload()

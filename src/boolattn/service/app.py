@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import h11
 import uvicorn
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
@@ -71,9 +71,13 @@ def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) ->
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers={RequestValidationError: raise_again, HTTPException: raise_again},
+        responses={
+            kind: {"model": schemas.ErrorReply, "description": text}
+            for kind, text in schemas.ERRORS.items()
+        },
     )
     app.state.stop = handlers.stopping.set
-    app.include_router(_api_routes(handlers))
+    _add_routes(app, handlers)
     page = StaticFiles(packages=[("boolattn.service", "page")], html=True)
     app.mount("/page", page)
 
@@ -93,31 +97,23 @@ def _example(name: str, kind: str = "application/json") -> dict[int | str, dict[
     return {200: {"content": {kind: {"example": examples[name]}}}}
 
 
-def _api_routes(handlers: Handlers) -> APIRouter:
-    router = APIRouter(
-        responses={
-            kind: {"model": schemas.ErrorReply, "description": text}
-            for kind, text in schemas.ERRORS.items()
-        }
-    )
+def _add_routes(app: FastAPI, handlers: Handlers) -> None:
     document = "/documents/{document_id:path}"
-    router.post("/search", responses=_example("search"))(handlers.search)
-    router.get("/search", responses=_example("search"))(handlers.search_by_address)
-    router.get(document, responses=_example("document"))(handlers.document)
-    router.delete(document, responses=_example("change"))(handlers.delete)
-    router.post("/documents", responses=_example("change"))(handlers.add)
+    app.post("/search", responses=_example("search"))(handlers.search)
+    app.get("/search", responses=_example("search"))(handlers.search_by_address)
+    app.get(document, responses=_example("document"))(handlers.document)
+    app.delete(document, responses=_example("change"))(handlers.delete)
+    app.post("/documents", responses=_example("change"))(handlers.add)
     for name in ("health", "about", "examples", "facets"):
-        router.get(f"/{name}", responses=_example(name))(getattr(handlers, name))
+        app.get(f"/{name}", responses=_example(name))(getattr(handlers, name))
 
-    @router.get(
+    @app.get(
         "/metrics", response_class=PlainTextResponse, responses=_example("metrics", "text/plain")
     )
     async def metrics() -> Response:
         """Metrics for Prometheus."""
         text = await asyncio.to_thread(handlers.metrics.text)
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
-
-    return router
 
 
 def listen(host: str, port: int, n_workers: int = 1) -> list[socket.socket]:
@@ -141,12 +137,6 @@ def address_of(listener: socket.socket) -> str:
     """Return the address to open in a browser."""
     host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-
-
-def max_connections() -> int:
-    """Return how many connections are open at once: half of the files that may be."""
-    n_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return min(_MAX_CONNECTIONS, n_files // 2) if n_files > 0 else _MAX_CONNECTIONS
 
 
 class Protocol(H11Protocol):
@@ -229,7 +219,9 @@ class Server(uvicorn.Server):
         self, app: FastAPI, settings: ServiceSettings, *, ready: Callable[[], object] = lambda: None
     ) -> None:
         """Configure the server; ``ready`` is called when it accepts requests."""
-        limit = max_connections()
+        # Half of the files that may be open; below 0 there is no limit of these.
+        n_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        limit = min(_MAX_CONNECTIONS, n_files // 2) if n_files > 0 else _MAX_CONNECTIONS
         attributes = {"limit": limit, "seconds": settings.timeout, "waiting": {}}
         config = uvicorn.Config(
             app,

@@ -193,7 +193,8 @@ class Handlers:
             message = str(refused) or str(error)
             raise RefusedError(refused.status, refused.code, message) from error
         except (IndexFolderError, OSError) as error:
-            if not _is_disk_full(error):
+            numbers = {getattr(e, "errno", None) for e in (error, error.__cause__)}
+            if numbers.isdisjoint((errno.ENOSPC, errno.EDQUOT)):
                 raise
             self.problem = "disk_full"
             message = "the disk is full; nothing was changed"
@@ -246,17 +247,6 @@ class Handlers:
         """Check a request, and search it together with others that arrive now."""
         operands = [*request.positive, *request.negative]
         text = "".join((request.query, *operands, *request.allow))
-        self._check_text(text)
-        if not request.query.strip() and not operands:
-            raise RefusedError(400, "query_empty", "the query is empty")
-        if request.k > self.settings.max_k:
-            message = f"k: at most {self.settings.max_k} results, got {request.k}"
-            raise RefusedError(422, "k_too_large", message)
-        # What the queries of a batch have in common is JSON, which keeps 1 and true apart.
-        options = request.model_dump_json(exclude={"query"})
-        return await self.batcher.submit(options, request.query, len(text))
-
-    def _check_text(self, text: str) -> None:
         limit = self.settings.max_length
         if len(text) > limit:
             message = f"a query may have {limit} characters, and this one has {len(text)}"
@@ -265,11 +255,11 @@ class Handlers:
             column = match.end()
             message = f"column {column}: U+{ord(match[0]):04X} is not a text character"
             raise RefusedError(400, "query_not_text", message, column=column)
-
-
-def _is_disk_full(error: BaseException | None) -> bool:
-    while error is not None:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+        if not request.query.strip() and not operands:
+            raise RefusedError(400, "query_empty", "the query is empty")
+        if request.k > self.settings.max_k:
+            message = f"k: at most {self.settings.max_k} results, got {request.k}"
+            raise RefusedError(422, "k_too_large", message)
+        # What the queries of a batch have in common is JSON, which keeps 1 and true apart.
+        options = request.model_dump_json(exclude={"query"})
+        return await self.batcher.submit(options, request.query, len(text))

@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from boolattn.stores.settings import StoreSettings
     from boolattn.stores.writer import Draft
 
-#: Module and class by the scheme of an address; a path has none.
+#: Module and class of a database by the scheme of an address; a folder has none.
 _STORES = {
-    "": ("local.store", "LocalStore"),
-    "postgresql": ("points.postgres", "PostgresStore"),
-    "postgres": ("points.postgres", "PostgresStore"),
-    "qdrant": ("points.qdrant", "QdrantStore"),
-    "milvus": ("points.milvus", "MilvusStore"),
+    "postgresql": ("postgres", "PostgresCollection"),
+    "postgres": ("postgres", "PostgresCollection"),
+    "qdrant": ("qdrant", "QdrantCollection"),
+    "milvus": ("milvus", "MilvusCollection"),
 }
 _FORMS = (
     "a folder, postgresql://HOST/DATABASE?table=NAME, qdrant://HOST:6333/NAME, "
@@ -64,12 +63,21 @@ def create_store(
 
 
 def _store_class(address: str) -> Any:  # noqa: ANN401 - a class with open and create
-    scheme, colon, _ = address.partition(":")
-    scheme = scheme.removesuffix("+https") if colon else ""
-    if scheme not in _STORES and "://" in address:
+    is_database = ":" in address and _scheme(address) in _STORES
+    if not is_database and "://" in address:
         raise ConfigError(f"{address!r} is no address of a store; there are {_FORMS}")
-    module, name = _STORES.get(scheme, _STORES[""])
-    return getattr(import_module(f"boolattn.stores.{module}"), name)
+    module, name = ("points", "PointStore") if is_database else ("local", "LocalStore")
+    return getattr(import_module(f"boolattn.stores.{module}.store"), name)
+
+
+def database_class(address: str) -> Any:  # noqa: ANN401 - a kind of ``Database``
+    """Return the class of the database at an address."""
+    module, name = _STORES[_scheme(address)]
+    return getattr(import_module(f"boolattn.stores.points.{module}"), name)
+
+
+def _scheme(address: str) -> str:
+    return address.partition(":")[0].removesuffix("+https")
 
 
 def parse_server(address: str, kind: str, secret: str) -> tuple[str, str]:

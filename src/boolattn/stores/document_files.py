@@ -29,7 +29,7 @@ from boolattn.jsonl import (
     too_long,
 )
 from boolattn.stores.filters import did_you_mean, known_name
-from boolattn.stores.text_files import READERS, read_sheets, read_text
+from boolattn.stores.text_files import READERS, read_sheets
 from boolattn.stores.values import as_boolean, flatten, is_number
 
 Lines = Iterable[tuple[int, str]]
@@ -191,13 +191,13 @@ def _folder(folder: Path, files: list[Path]) -> Rows:
     for file in files:
         name = file.relative_to(folder)
         try:
-            title, text = read_text(file)
+            title, text = READERS[file.suffix.lower()](file)
         except DataError as error:
             yield str(file), error
             continue
-        row = {"id": name.as_posix(), "title": title or name.stem}
+        row = {"id": name.as_posix(), "title": " ".join(title.split()) or name.stem}
         inside = {"folder": name.parent.as_posix()} if len(name.parts) > 1 else {}
-        yield str(file), row | inside | {"text": text}
+        yield str(file), row | inside | {"text": text.strip()}
 
 
 class _Texts(dict[str, Any]):

@@ -27,12 +27,6 @@ _MARKUP = (
 )
 
 
-def read_text(path: Path) -> tuple[str, str]:
-    """Return the title, which may be empty, and the text of a file; its name decides how."""
-    title, text = READERS[path.suffix.lower()](path)
-    return " ".join(title.split()), text.strip()
-
-
 def plain_markdown(text: str) -> str:
     """Remove the markup of Markdown.
 
@@ -102,6 +96,6 @@ def read_sheets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise DataError(f"{path}: damaged, or not an Excel file ({error})") from error
 
 
-#: Readers of files that are one document, by the end of their names.
+#: Readers of files that are one document, by the end of their names; a title may be empty.
 READERS: dict[str, Callable[[Path], tuple[str, str]]] = {".txt": _plain, ".md": _markdown}
 READERS |= {".markdown": _markdown, ".html": _html, ".htm": _html, ".pdf": _pdf}

@@ -29,6 +29,7 @@ MAX_BYTES = 1 << 26
 _CHARACTERS = 32
 #: What the first passage adds to the vectors of the later ones; chosen over 183 READMEs.
 _BEGINNING = 0.3
+NO_DOCUMENTS = "the corpus holds no documents, so there is nothing to index"
 
 
 @dataclass(frozen=True)
@@ -132,10 +133,6 @@ class Draft(ABC):
     @abstractmethod
     def write(self, batch: Batch, vectors: Array) -> None:
         """Write documents with the vectors of their passages."""
-
-    def no_documents(self) -> DataError:
-        """Return the error that a corpus is empty."""
-        return DataError("the corpus holds no documents, so there is nothing to index")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,30 +61,21 @@ def _columns(batch: Batch) -> Columns:
     return columns
 
 
-def rounded(vectors: Array, precision: str) -> Columns:
-    """Return the columns of vectors as they are stored; with int8 each has a scale."""
-    if precision != "int8":
-        return {"vector": np.ascontiguousarray(vectors, precision)}
-    scales = np.maximum(np.abs(vectors).max(1), 1e-12).astype(np.float32) / np.float32(127)
-    return {"vector": np.rint(vectors / scales[:, None]).astype(np.int8), "scale": scales}
-
-
 def write_segment(folder: Path, digest: str, batch: Batch, vectors: Array, precision: str) -> str:
     """Write a segment; it gets its name, which is returned, when everything is on the disk."""
+    columns = _columns(batch)
+    if precision == "int8":
+        scales = np.maximum(np.abs(vectors).max(1), 1e-12).astype(np.float32) / np.float32(127)
+        columns["scale"], vectors = scales, np.rint(vectors / scales[:, None])
+    columns["vector"] = np.ascontiguousarray(vectors, precision)
     part = folder / SEGMENTS / f"{digest}{PART}"
     part.parent.mkdir(exist_ok=True)
-    part.write_bytes(save(_columns(batch) | rounded(vectors, precision)))
+    part.write_bytes(save(columns))
     sync(part)
     name = f"{digest}-{file_sum(part)}{ENDING}"
     part.replace(part.with_name(name))
     sync(part.parent)
     return name
-
-
-def find_segment(folder: Path, digest: str) -> str:
-    """Return the name of a segment that an earlier build finished, if it is not damaged."""
-    paths = folder.glob(f"{SEGMENTS}/{digest}-*{ENDING}")
-    return next((path.name for path in paths if file_sum(path) in path.name), "")
 
 
 class Segment:

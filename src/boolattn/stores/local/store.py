@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from boolattn.errors import BoolattnError, IndexFolderError
+from boolattn.checksums import file_sum
+from boolattn.errors import BoolattnError, DataError, IndexFolderError
 from boolattn.stores.base import Array, Store
 from boolattn.stores.local import manifest as disk
 from boolattn.stores.local.manifest import Manifest, check_files, read_manifest, read_stamps
-from boolattn.stores.local.segments import ENDING, Rows, find_segment, write_segment
+from boolattn.stores.local.segments import ENDING, Rows, write_segment
 from boolattn.stores.local.snapshot import Snapshot, faiss_module, write_graph
 from boolattn.stores.settings import EXACT, HNSW, StoreSettings, check_build, check_ids
-from boolattn.stores.writer import Batch, Draft
+from boolattn.stores.writer import NO_DOCUMENTS, Batch, Draft
 
 _PRECISIONS = ("float32", "float16", "int8")
 
@@ -71,7 +72,7 @@ class LocalStore(Store):
             draft = LocalDraft(folder, base)
             yield draft
             if not draft.files:
-                raise draft.no_documents()
+                raise DataError(NO_DOCUMENTS)
             draft.finish()
 
     @property
@@ -166,7 +167,8 @@ class LocalDraft(Draft):
 
     def has(self, batch: Batch) -> bool:
         """Take over a segment that an earlier build finished, if it is not damaged."""
-        segment = find_segment(self._folder, self._digest(batch))
+        paths = self._folder.glob(f"{disk.SEGMENTS}/{self._digest(batch)}-*{ENDING}")
+        segment = next((path.name for path in paths if file_sum(path) in path.name), "")
         if segment:
             self._append(batch, segment)
         return bool(segment)

@@ -12,17 +12,19 @@ import copy
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
+
 from boolattn.errors import IndexFolderError
-from boolattn.stores.base import warned
+from boolattn.stores.base import Array, warned
 from boolattn.stores.filters import EXISTS, NUMBERS, RANGES, Condition, Filter, tag
 from boolattn.stores.foreign import DOT, Collection, Row
 from boolattn.stores.settings import StoreSettings, no_index, saved_settings
-from boolattn.stores.values import filter_hash, number_key
+from boolattn.stores.values import filter_hash, number_key, passage_keys
 
 #: Format, settings, collection, mean length of documents, and fields of the metadata.
 State = dict[str, Any]
@@ -180,6 +182,21 @@ class Database(Collection):
     @abstractmethod
     def select(self, where: Filter, n: int) -> list[int]:
         """Return the ``n`` smallest keys of points that pass a filter."""
+
+    def vectors(self, keys: Iterable[int]) -> dict[int, list[Array]]:
+        """Return the vectors of each document's points, in order; one may be missing."""
+        points = {key: [key] for key in keys}
+        if self.settings.passages:
+            rows = self.get(points, "id", "version", "n_passages")
+            points = {key: [key, *passage_keys(**row)] for key, row in rows.items()}
+        rows = self.get([point for listed in points.values() for point in listed], VECTOR)
+        known = {point: row[VECTOR] for point, row in rows.items() if VECTOR in row}
+        return {k: [known[p] for p in listed if p in known] for k, listed in points.items()}
+
+    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
+        """Return the similarities of documents, those of their best points; others are absent."""
+        known = self.vectors(keys).items()
+        return {key: np.max(listed @ vectors.T, axis=0) for key, listed in known if listed}
 
     def frequency(self, term: str) -> int:
         """Return the number of documents with a term."""

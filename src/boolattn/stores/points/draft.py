@@ -14,7 +14,7 @@ from boolattn.stores.analysis import document_terms
 from boolattn.stores.filters import MAX_TAGS, NUMBERS, Filter, document_numbers, document_tags
 from boolattn.stores.points.database import EMPTY, IS_HEAD, VECTOR, WORDS, Database, State
 from boolattn.stores.values import key_of, number_key, passage_keys, term_index
-from boolattn.stores.writer import Batch, Draft, Entry
+from boolattn.stores.writer import NO_DOCUMENTS, Batch, Draft, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,7 +75,7 @@ class PointDraft(Draft):
     def finish(self) -> None:
         """Let the database index what was written, and count the documents."""
         if not self._n_documents:
-            raise self.no_documents()
+            raise DataError(NO_DOCUMENTS)
         self._database.finish()
         if (n_written := self._database.count(Filter((IS_HEAD,)))) != self._n_documents:
             reason = "some were left out since a build was stopped, or the server lost some"

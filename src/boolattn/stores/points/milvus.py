@@ -36,7 +36,6 @@ from boolattn.stores.points.database import (
     Database,
     expression,
 )
-from boolattn.stores.points.store import PointStore
 
 with installed_by("milvus", "Milvus"):
     import grpc
@@ -134,7 +133,8 @@ class MilvusCollection(Database):
         if self.alias:  # every point has some words, and the state a vector
             where = where.also(IS_PASSAGE if is_graph else IS_HEAD)
         options["search_params"] = {"params": {"ef": max(n, CANDIDATES)} if is_graph else {}}
-        options |= {"filter": self._written(where), "output_fields": [self.id_field, *names]}
+        options["filter"] = expression(where, self._test)
+        options["output_fields"] = [self.id_field, *names]
         score = float if is_graph else abs  # Milvus Lite gives those of texts below zero
         answers = self.call("search", self.collection, **options)
         pairs = [[(hit["entity"], score(hit["distance"])) for hit in hits] for hits in answers]
@@ -142,8 +142,8 @@ class MilvusCollection(Database):
 
     def query(self, where: Filter, *names: str) -> list[Row]:
         """Return values of the rows that pass a filter."""
-        options = {"filter": self._written(where), "output_fields": [*names]}
-        return list(self.call("query", self.collection, **options))
+        test = expression(where, self._test)
+        return list(self.call("query", self.collection, filter=test, output_fields=[*names]))
 
     def _row(self, values: Row, names: Sequence[str]) -> Row:
         row = {name: values[name] for name in names}
@@ -152,9 +152,6 @@ class MilvusCollection(Database):
         if self.alias and "body" in row:
             row["body"] = json.loads("".join(row["body"]))
         return row
-
-    def _written(self, where: Filter) -> str:
-        return expression(where, self._test)
 
     def _test(self, condition: Condition) -> str:
         column, *path = condition.name.split(".")
@@ -244,7 +241,7 @@ class MilvusCollection(Database):
         self.call("upsert", self.collection, rows)
 
     def remove(self, *conditions: Condition) -> None:
-        self.call("delete", self.collection, filter=self._written(Filter(conditions)))
+        self.call("delete", self.collection, filter=expression(Filter(conditions), self._test))
 
     def count(self, where: Filter) -> int:
         return int(self.query(where, "count(*)")[0]["count(*)"])
@@ -271,9 +268,3 @@ def open_client(address: str) -> MilvusClient:
             raise
         hint = "a file allows one process; is it open in another?"
         raise ServerError(f"{address}: {error.message}; {hint}") from error
-
-
-class MilvusStore(PointStore):
-    """A store in Milvus."""
-
-    kind = MilvusCollection

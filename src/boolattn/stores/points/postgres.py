@@ -32,7 +32,6 @@ from boolattn.stores.points.postgres_server import (
     quoted_table,
     written,
 )
-from boolattn.stores.points.store import PointStore
 from boolattn.stores.settings import HNSW
 from boolattn.stores.values import term_index
 
@@ -332,19 +331,12 @@ class PostgresCollection(Database):
     def write_state(self, state: State) -> None:
         self._execute("UPDATE {state} SET body = %s", (json.dumps(state),))
 
-
-class PostgresStore(PointStore):
-    """A store at ``postgresql://[user@]host[:port]/database?table=NAME``."""
-
-    kind = PostgresCollection
-    database: PostgresCollection
-
     def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
         """Compare on the server, which would else send vectors."""
-        columns = ", ".join(len(vectors) * [f"max(-(vector <#> %s::{self.database.vector_type}))"])
+        columns = ", ".join(len(vectors) * [f"max(-(vector <#> %s::{self.vector_type}))"])
         statement = (
             f"SELECT document, {columns} FROM {{points}} WHERE document = ANY(%s) "  # nosec B608
             "GROUP BY document"
         )
-        [rows] = self.database.rows_of(statement, [(*map(Vector, vectors), [*keys])])
+        [rows] = self.rows_of(statement, [(*map(Vector, vectors), [*keys])])
         return {row[0]: np.array(row[1:], np.float32) for row in rows}

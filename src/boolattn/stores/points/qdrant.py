@@ -31,7 +31,6 @@ from boolattn.stores.base import one_line
 from boolattn.stores.filters import RANGES, Condition, Filter, date_range
 from boolattn.stores.foreign import COSINE, DOT, Client, Described, Found, Row
 from boolattn.stores.points.database import CANDIDATES, LACKS, VECTOR, WORDS, Database
-from boolattn.stores.points.store import PointStore
 
 with installed_by("qdrant", "Qdrant"):
     from qdrant_client import QdrantClient, models
@@ -266,9 +265,3 @@ class _Points(pickle.Unpickler):
         if isinstance(kind, type) and issubclass(kind, models.BaseModel | Enum):
             return kind
         raise ValueError(f"a folder of Qdrant holds {module}.{name}, which is no point")
-
-
-class QdrantStore(PointStore):
-    """A store in Qdrant."""
-
-    kind = QdrantCollection

@@ -18,12 +18,13 @@ import numpy as np
 
 from boolattn.data.records import Document
 from boolattn.errors import IndexMismatchError, ServerError
+from boolattn.stores.address import database_class
 from boolattn.stores.base import Array, Keys, Mask, Passages, ServerStore, best_documents, warned
 from boolattn.stores.filters import NUMBERS, Condition, Field, Filter
 from boolattn.stores.points.database import FORMAT, IS_HEAD, IS_PASSAGE, VECTOR, WORDS, of_points
 from boolattn.stores.points.draft import PointDraft
 from boolattn.stores.settings import HNSW, StoreSettings, check_build, check_ids
-from boolattn.stores.values import key_of, passage_keys, term_index
+from boolattn.stores.values import key_of, term_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,11 +43,11 @@ _FRESH = 60.0
 class PointStore(ServerStore):
     """A store that :meth:`create` made."""
 
-    kind: type[Database]
+    database: Database
 
     def __init__(self, address: str) -> None:
         self.label = self.address = address
-        self.database = self.kind.open(address)
+        self.database = database_class(address).open(address)
         self.limit = self.database.limit
         self._state: State = {}
         self._counts: dict[str, tuple[float, int]] = {}  # of documents, and when they were counted
@@ -72,8 +73,9 @@ class PointStore(ServerStore):
         cls, address: str, settings: StoreSettings, *, replace: bool = False, resume: bool = False
     ) -> Iterator[Draft]:
         """Build a collection of another name, which the address means at the end."""
-        settings = settings.completed(HNSW, cls.kind.precisions)
-        with cls.kind.open(address).writing(is_build=True) as database:
+        store = cls(address)
+        settings = settings.completed(HNSW, store.database.precisions)
+        with store.database.writing(is_build=True) as database:
             current, stopped = database.builds()
             check_build(address, current, stopped, replace=replace, resume=resume)
             is_resumed = resume and bool(stopped)
@@ -151,20 +153,13 @@ class PointStore(ServerStore):
 
     def similarities(self, vectors: Array, keys: Keys) -> Array:
         self.check_length(vectors)
-        scores = self.scores(vectors, keys.tolist()) if len(keys) else {}
+        scores = self.database.scores(vectors, keys.tolist()) if len(keys) else {}
         nothing = np.zeros(len(vectors), np.float32)
         columns = [scores.get(key, nothing) for key in keys.tolist()]
         return np.array(columns, np.float32).reshape(len(keys), len(vectors)).T
 
-    def scores(self, vectors: Array, keys: Iterable[int]) -> dict[int, Array]:
-        """Return the similarities of documents, those of their best points; others are absent."""
-        known = self._vectors(keys).items()
-        return {key: np.max(listed @ vectors.T, axis=0) for key, listed in known if listed}
-
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
-        if not self.has_words:
-            raise self.no_words()
         vectors = [
             {term_index(term): rarity for term in terms if (rarity := self._rarity(term))}
             for terms in queries
@@ -208,23 +203,14 @@ class PointStore(ServerStore):
 
     def passages(self, keys: Keys) -> dict[int, Passages]:
         """Read all points of documents; one that was just replaced lacks some, and is absent."""
-        heads, vectors = self.database.get(keys.tolist(), "body"), self._vectors(keys.tolist())
+        heads = self.database.get(keys.tolist(), "body")
+        vectors = self.database.vectors(keys.tolist())
         passages: dict[int, Passages] = {}
         for key, head in heads.items():
             spans = [(start, end) for start, end in head["body"]["spans"]]
             if len(spans) == len(vectors.get(key, ())):
                 passages[key] = spans, np.stack(vectors[key])
         return passages
-
-    def _vectors(self, keys: Iterable[int]) -> dict[int, list[Array]]:
-        """Return the vectors of each document's points, in order; one may be missing."""
-        points = {key: [key] for key in keys}
-        if self.settings.passages:
-            rows = self.database.get(points, "id", "version", "n_passages")
-            points = {key: [key, *passage_keys(**row)] for key, row in rows.items()}
-        rows = self.database.get([point for listed in points.values() for point in listed], VECTOR)
-        known = {point: row[VECTOR] for point, row in rows.items() if VECTOR in row}
-        return {k: [known[p] for p in listed if p in known] for k, listed in points.items()}
 
     def documents(self, keys: Keys) -> list[Document | None]:
         rows = self.database.get(keys.tolist(), "body")
