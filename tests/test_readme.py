@@ -82,9 +82,7 @@ def test_examples_run(page, tmp_path, monkeypatch, capsys):
         assert printed.startswith("hawk moths AND Borneo NOT Sumatra")
         assert re.search(r"^2 .*negated operand 'Sumatra' more than all", printed, re.MULTILINE)
     if page == "docs/parsing.md":
-        assert (
-            "(hotels Paris with a pool OR hotels London with a pool) NOT smoking" in printed
-        )
+        assert "(hotels Paris with a pool OR hotels London with a pool) NOT smoking" in printed
     if page == "docs/composition.md":
         assert printed.startswith("moths of Borneo NOT moths Sumatra\n")
         scores = re.search(r"^\[ ?(-?[\d.]+) +(-?[\d.]+)\]", printed, re.MULTILINE)
