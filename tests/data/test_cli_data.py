@@ -166,7 +166,7 @@ def test_errors_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("BOOLATTN_CACHE", str(tmp_path))
     with pytest.raises(ConfigError, match="no data set 'trec'; there are taxa, domains, quest"):
         run("build", "trec")
-    with pytest.raises(MissingDataError, match=r"no folder .*quest-intro; put"):
+    with pytest.raises(MissingDataError, match=r"in .*quest-intro; put"):
         run("build", "quest-intro", "--out", "x")
     with pytest.raises(ConfigError, match="sentences has no queries; those with queries are taxa"):
         open_dataset("sentences")

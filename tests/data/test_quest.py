@@ -201,10 +201,10 @@ def test_truncated_corpus(folder):
 
 
 def test_missing_folder_and_file(folder):
-    with pytest.raises(MissingDataError, match=r"no folder .*; put QUEST-intro's files there"):
+    with pytest.raises(MissingDataError, match=r"in .*; put QUEST-intro's files"):
         load_quest_intro(folder / "none")
     (folder / "val.jsonl").unlink()
-    with pytest.raises(MissingDataError, match=r"no val\.jsonl in .*published as https://"):
+    with pytest.raises(MissingDataError, match=r"no val\.jsonl in .*; put QUEST"):
         load_quest_intro(folder)
 
 

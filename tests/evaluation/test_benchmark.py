@@ -94,5 +94,5 @@ def test_data_without_a_default_split_or_documents_is_refused(data):
         prepare(
             Dataset(name="tiny", documents=data.documents, splits={"train": queries_of("r", 1)})
         )
-    with pytest.raises(DataError, match="tiny has no documents"):
+    with pytest.raises(DataError, match="among 0 documents"):
         prepare(Dataset(name="tiny", documents=(), splits=data.splits))

@@ -6,7 +6,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from boolattn.evaluation.parsing import has_same_operands, word_f1
+from boolattn.evaluation.parsing import accuracy, word_f1
 from boolattn.evaluation.tables import short
 from boolattn.query.tree import And, Atom, Not, Or
 from experiments.parsing.accuracy import measure
@@ -48,9 +48,10 @@ def test_shares_and_errors_by_group():
 
 def test_operands_must_have_the_same_signs():
     a, b, c = map(Atom, "abc")
-    assert has_same_operands(And((a, b, Not(c))), And((b, Atom("A"), Not(c))))
-    assert not has_same_operands(And((a, Not(b))), And((b, Not(a))))
-    assert not has_same_operands(Or((a, b)), And((a, b)))
+    same = (And((a, b, Not(c))), And((b, Atom("A"), Not(c))))
+    assert accuracy([same])["operands"] == 1
+    other = [(And((a, Not(b))), And((b, Not(a)))), (Or((a, b)), And((a, b)))]
+    assert accuracy(other)["operands"] == 0
 
 
 def test_word_f1_of_words_in_a_wrong_operand():

@@ -153,9 +153,7 @@ def test_what_is_missing_is_found_before_the_first_run(files):
     assert error("--start", "plane=x") == (
         "--start plane=…: the runs have plain-fixed, plain-bm25, plain"
     )
-    assert "has no split 'dev'; it has test, train; train without by" in error(
-        "--set", "data.validation=dev"
-    )
+    assert "has no split 'dev'; it has test, train" in error("--set", "data.validation=dev")
     assert "has no split 'trains'" in error("--set", "data.train=trains")
     assert "no encoder" in error("--encoder", "nobody/nothing")
     assert "nowhere" in error("--data", files / "nowhere")

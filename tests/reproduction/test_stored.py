@@ -67,8 +67,8 @@ def test_rows_have_spread_and_a_test_over_common_seeds(stored):
     assert written == short(pair[1].mean())
     assert f"plain towers, {fixed} (none) against plain towers (none)." in text
     assert "† p < .05, ‡ p < .001 (paired randomisation test over queries" in text
-    assert "Not run: plain-bm25 (seed 0, 42, 1234); plain-fixed (seed 42, 1234)" in text
-    assert "plain (seed 1234)." in text
+    assert "Not run: quest-intro minilm plain-bm25 0; quest-intro minilm plain-fixed 42" in text
+    assert "quest-intro minilm plain 1234." in text
 
 
 def test_what_is_not_stored_is_named(stored):

@@ -264,7 +264,6 @@ def test_a_prompt_brings_back_the_last_query():
             ("search", "index", "moths", "--mode", "loud"),
             "mode must be one of auto, plain, explicit; got 'loud'",
         ),
-        (("search", "index", "moths", "--format", "xml"), "no format 'xml'; there are table, csv"),
         (("search", "index", "moths", "--fields", "id,yaer"), "there is no field 'yaer'"),
         (("search", "nowhere", "moths"), "there is no index at"),
         (("search", "index", "moths", "--model", "nowhere"), "there is no model at nowhere"),

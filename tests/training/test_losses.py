@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from boolattn.errors import ConfigError
 from boolattn.training.losses import cue_loss, gate_loss, scope_loss, softmax_loss
 
 LOG2 = math.log(2)
@@ -71,8 +70,3 @@ def test_softmax_loss_over_positive_negatives_and_batch():
     second = math.log(1 + math.exp(2) + math.exp(-1))
     dot = _softmax(free, scale=1.0, similarity="dot")
     assert dot == pytest.approx((first + second) / 2)
-
-
-def test_unknown_similarity_is_named():
-    with pytest.raises(ConfigError, match="'l2'; known: cosine, dot"):
-        _softmax([[False] * 3] * 2, similarity="l2")

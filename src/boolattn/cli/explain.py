@@ -10,7 +10,7 @@ import click
 from click import option
 
 from boolattn.cli import json_option, note, print_json, quiet_libraries
-from boolattn.errors import PluginMismatchError, QueryError
+from boolattn.errors import PluginMismatchError
 from boolattn.query.syntax import unparse
 from boolattn.query.tree import Atom, atoms
 
@@ -30,8 +30,6 @@ FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 @json_option
 def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -> None:
     """Show the parsed query, and cue, scope, bias and change of attention by token."""
-    if not text.strip():
-        raise QueryError("the text is empty; there is nothing to explain")
     from boolattn.encoders.models import SHIPPED, resolve
     from boolattn.evaluation.tables import save_figure
     from boolattn.query.parser import load_parser

@@ -62,7 +62,7 @@ _LEFT_OUT = 5  # documents left out that are named
 @model_option
 @option("--verify", is_flag=True, help="Check hashes of the index files.")
 @option("--fields", help=f"To show: {', '.join(BASE_FIELDS)}, metadata; with commas.")
-@option("--format", "form", default="table", help=f"Of the results: {', '.join(FORMATS)}.")
+@option("--format", "form", type=click.Choice(FORMATS), default="table", help="Of the results.")
 @json_option
 def search(index: str, query: tuple[str, ...], k: int, **options: Any) -> None:
     """Search an index: one query, or without one a prompt (or the lines of stdin)."""
@@ -146,8 +146,6 @@ def _printer(form: str, fields: list[str], k: int, *, explain: bool) -> Printer:
         return lambda result, _number, _start: print_json(result.to_dict())
     if form == "table":
         return lambda result, _number, start: _print(result, fields, k, start, explain=explain)
-    if form not in FORMATS:
-        raise ConfigError(f"no format {form!r}; there are {', '.join(FORMATS)}")
     names = fields or _DEFAULT
     writer = csv.writer(sys.stdout)
     if form == "csv":

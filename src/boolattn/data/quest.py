@@ -74,12 +74,9 @@ def load_quest_intro(folder: Path) -> Quest:
 
 
 def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0) -> Quest:
-    if not folder.is_dir():
-        raise MissingDataError(
-            f"no folder {folder}; put {name}'s files there, or name their folder with --from"
-        )
+    remedy = f"put {name}'s files ({ADDRESS}) there, or name their folder with --from"
     # Before the corpus, so that a missing query file is noticed early.
-    paths = {split: find_file(folder, f"{split}.jsonl", remedy=_remedy(split)) for split in splits}
+    paths = {split: find_file(folder, f"{split}.jsonl", remedy=remedy) for split in splits}
     documents = tuple(read_documents(folder))
     known = frozenset(document.id for document in documents)
     categories = _read_categories(folder, known)
@@ -92,19 +89,14 @@ def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0
 
 def read_documents(folder: Path) -> Iterator[Document]:
     """Stream the corpus of a QUEST or QUEST-intro folder; a document's id is its title."""
-    archive = folder / FILES["documents"]
-    names = ("corpus.jsonl", "documents.jsonl")
-    path = archive if archive.is_file() else find_file(folder, *names, remedy=_remedy("documents"))
+    names = (FILES["documents"], "corpus.jsonl", "documents.jsonl")
+    path = find_file(folder, *names, remedy=f"it is published as {ADDRESS}{names[0]}")
     # One mapping for each source, not for each document, saves a quarter of the memory.
     sources: dict[str, Mapping[str, str]] = {}
     for _, row in read_jsonl(path, {"title": str, "text": str}, unique="title"):
         source = row.get("source", "")
         metadata = sources.setdefault(source, {"source": source} if source else {})
         yield Document(id=row["title"], text=row["text"], title=row["title"], metadata=metadata)
-
-
-def _remedy(name: str) -> str:
-    return f"it is published as {ADDRESS}{FILES[name]}" if name in FILES else ""
 
 
 def _read_categories(folder: Path, known: frozenset[str]) -> dict[str, frozenset[str]]:

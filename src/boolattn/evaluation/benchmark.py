@@ -53,13 +53,12 @@ class QueryInfo:
     @classmethod
     def of(cls, query: Query) -> QueryInfo:
         """Return what is stored of a query."""
-        operators = tuple(operator.value for operator in query.operators)
         # In built benchmarks the name of a wording begins with "seen:" or "unseen:".
         exposure, mark, _ = query.wording.partition(":")
         exposure = exposure if mark and exposure in ("seen", "unseen") else ""
-        kind = "NOT" if "not" in operators else "AND/OR" if operators else "plain"
+        kind = "NOT" if "not" in query.operators else "AND/OR" if query.operators else "plain"
         kind = _ITEMS.get(query.wording.rpartition(":")[2].partition("/")[0], kind)
-        return cls(query.id, query.template, operators, query.domain, exposure, kind)
+        return cls(query.id, query.template, query.operators, query.domain, exposure, kind)
 
     def groups(self, grouping: str) -> tuple[str, ...]:
         """Return the groups of the query; with two operators it belongs to both."""
@@ -118,7 +117,7 @@ class Judgements:
     @cached_property
     def operators(self) -> tuple[tuple[str, ...], ...]:
         """Names of each query's operators."""
-        return tuple(tuple(op.value for op in query.operators) for query in self.queries)
+        return tuple(query.operators for query in self.queries)
 
 
 #: Default splits: the first of these rows that the data set has.
@@ -156,8 +155,6 @@ def prepare(
     """
     if min(n_documents, n_queries, seed) < 0:
         raise ConfigError("the sizes of a sample and its seed are at least 0")
-    if not data.documents:
-        raise DataError(f"{data.name} has no documents")
     chosen = {split: data.queries(split) for split in splits or _default_splits(data)}
     rng, limits = np.random.default_rng(seed), []
     for split, queries in chosen.items():

@@ -27,11 +27,6 @@ def structure(tree: QueryTree) -> str:
     return f"{'and' if isinstance(tree, And) else 'or'}({inner})"
 
 
-def has_same_operands(expected: QueryTree, parsed: QueryTree) -> bool:
-    """Return whether structure and words of all operands are the same, in any order."""
-    return structure(expected) == structure(parsed) and _operands(expected) == _operands(parsed)
-
-
 def word_f1(expected: QueryTree, parsed: QueryTree) -> float:
     """Return the F1 score of the words of the operands.
 
@@ -67,11 +62,12 @@ def accuracy(pairs: Iterable[tuple[QueryTree, QueryTree]]) -> dict[str, float]:
     """
     rows: dict[str, list[float]] = {name: [] for name in MEASURES}
     for expected, parsed in pairs:
-        rows["structure"].append(structure(parsed) == structure(expected))
+        is_same = structure(parsed) == structure(expected)
+        rows["structure"].append(is_same)
         if isinstance(expected, Atom):
             rows["left_alone"].append(isinstance(parsed, Atom))
         else:
-            rows["operands"].append(has_same_operands(expected, parsed))
+            rows["operands"].append(is_same and _operands(expected) == _operands(parsed))
             rows["word_f1"].append(word_f1(expected, parsed))
     means = {name: sum(values) / len(values) for name, values in rows.items() if values}
     return {"n": float(len(rows["structure"])), **means}

@@ -96,8 +96,6 @@ def write_run(
 
     Spaces in ids are written as ``%20``. The suffix of the path selects a compression.
     """
-    if len(query_ids) != len(ranking):
-        raise ConfigError(f"got {len(query_ids)} query ids for {len(ranking)} rankings")
     names = {row: document_ids[row] for row in np.unique(ranking.rows) if row >= 0}
     with atomic_file(path) as file:
         for qid, rows, scores in zip(query_ids, ranking.rows.tolist(), ranking.scores, strict=True):

@@ -19,7 +19,7 @@ from boolattn.query.syntax import LONGER, TEMPLATES
 from boolattn.query.tree import OPERATORS
 
 if TYPE_CHECKING:
-    from boolattn.data.records import Dataset
+    from boolattn.data.records import Dataset, Query
     from boolattn.evaluation.metrics import Floats
 
 FORMAT = "boolattn-results-1"
@@ -176,10 +176,6 @@ def compare(first: Floats, second: Floats, *, seed: int = 0) -> Comparison:
     query's difference has a random sign. The observed difference counts as one of the draws, so it
     is never 0. The interval of the mean difference is the percentile bootstrap's.
     """
-    if first.shape != second.shape or first.ndim != 1:
-        raise ConfigError(
-            f"both systems must have one value for each query; got {first.shape} and {second.shape}"
-        )
     is_known = ~np.isnan(second - first)
     if not is_known.any():
         raise ConfigError("no query has a value of both systems")
@@ -250,14 +246,13 @@ def by_domain(data: Dataset, splits: Sequence[str]) -> Iterator[tuple[str, Datas
     Each domain is ranked alone: "garlic but not onion" means nothing among films.
     """
     for domain in dict.fromkeys(str(document.metadata["domain"]) for document in data.documents):
-        chosen = {
-            split: tuple(query for query in data.splits.get(split, ()) if query.domain == domain)
-            for split in splits
-        }
-        if any(chosen.values()):
+        chosen: dict[str, tuple[Query, ...]] = {}
+        for split in splits:
+            if queries := tuple(q for q in data.splits.get(split, ()) if q.domain == domain):
+                chosen[split] = queries
+        if chosen:
             documents = [d for d in data.documents if d.metadata["domain"] == domain]
-            filled = {split: queries for split, queries in chosen.items() if queries}
-            yield domain, replace(data, documents=documents, splits=filled)
+            yield domain, replace(data, documents=documents, splits=chosen)
 
 
 def domain_metrics(split: str) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import json
 import logging
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -103,11 +102,8 @@ def reproduce(
             save_figure(template_figure(averaged), out / f"{name}.png")
         except MissingDataError as error:
             progress(str(error))
-    names, missing = {path.parts[-3:] for path in finished}, defaultdict[str, list[str]](list)
-    for run in runs:
-        if run.key.path.parts not in names:
-            missing[run.system.name].append(str(run.seed))
-    lacking = [f"{system} (seed {', '.join(seeds)})" for system, seeds in missing.items()]
+    names = {path.parts[-3:] for path in finished}
+    lacking = [str(run.key) for run in runs if run.key.path.parts not in names]
     return text + (f"\n\nNot run: {'; '.join(lacking)}." if lacking else "")
 
 

@@ -96,18 +96,13 @@ class PlannedRun:
         data = self.corpus.dataset  # also loads the encoder
         if preset.model.use_plugin and (system.pretrain or preset.train.scope_weight):
             next(iter(generate(1, 0)))  # says what generated sentences need
-        known, validation = ", ".join(data.splits), preset.data.validation
-        for split in preset.data.train.split("+") if system.kind == "trained" else ():
+        splits = [*preset.data.train.split("+"), preset.data.validation]
+        for split in filter(None, splits if system.kind == "trained" else ()):
             data.queries(split)
-        if system.kind == "trained" and validation and not data.splits.get(validation):
-            raise ConfigError(
-                f"{data.name} has no split {validation!r}; it has {known}; train "
-                "without by --set data.validation= --set train.keep=last"
-            )
         if not any(map(data.splits.get, self.dataset.splits)):
             raise ConfigError(
                 f"{data.name} has none of the splits that are reported: "
-                f"{', '.join(self.dataset.splits)}; it has {known}"
+                f"{', '.join(self.dataset.splits)}; it has {', '.join(data.splits)}"
             )
 
     def fingerprints(self) -> dict[str, str]:
@@ -166,16 +161,6 @@ class RunRequest:
     done: Sequence[Path] = ()  # Folders with more finished runs
     starts: Mapping[str, Path] = field(default_factory=dict)  # Model to continue from, by system
 
-    def check_names(self) -> None:
-        """Refuse options that name no system, encoder or data set of the request."""
-        for option, given_names, known in (
-            ("--start", self.starts, self.systems),
-            ("--encoder", self.sources, self.encoders),
-            ("--data", self.data, self.datasets),
-        ):
-            if unknown := [name for name in given_names if name not in known]:
-                raise ConfigError(f"{option} {unknown[0]}=…: the runs have {', '.join(known)}")
-
     def runs(self) -> Iterator[PlannedRun]:
         """List the runs, seeds outermost, so that a table is complete early."""
         known = registry()
@@ -226,7 +211,13 @@ class RunRequest:
 
 def plan(request: RunRequest, paths: Paths) -> tuple[list[Path], list[PlannedRun]]:
     """Return the files of the requested runs that are finished, and the runs that are not."""
-    request.check_names()
+    for option, named, known in (
+        ("--start", request.starts, request.systems),
+        ("--encoder", request.sources, request.encoders),
+        ("--data", request.data, request.datasets),
+    ):
+        if unknown := [name for name in named if name not in known]:
+            raise ConfigError(f"{option} {unknown[0]}=…: the runs have {', '.join(known)}")
     for cache in (open_data, open_corpus, encoder_fingerprint):
         cache.cache_clear()  # files may have changed since
     pairs = [(run, find_finished(run, (paths.runs, *request.done))) for run in request.runs()]

@@ -218,10 +218,9 @@ class Recording:
         """Copy gradients that autograd uses without a copy, before a replay overwrites them."""
         for parameter, buffer in zip(self.weights.trained, self.gradients, strict=True):
             gradient = parameter.grad
-            if gradient is None or buffer is None:
+            if gradient is None or buffer is None or gradient.data_ptr() != buffer.data_ptr():
                 continue
-            if gradient.data_ptr() == buffer.data_ptr():
-                parameter.grad = gradient.clone()
+            parameter.grad = gradient.clone()
 
 
 class _Replay(torch.autograd.Function):

@@ -9,8 +9,6 @@ from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor
 from torch.nn import functional as F
 
-from boolattn.errors import ConfigError
-
 
 def cue_loss(logits: Tensor, labels: Tensor, mask: Tensor, *, positive_weight: float = 1) -> Tensor:
     r"""Binary cross-entropy of every token as a cue of every operator.
@@ -46,10 +44,6 @@ def scope_loss(logits: Sequence[Tensor], labels: Tensor, has_scope: Tensor, mask
     return torch.stack(losses).mean()
 
 
-#: Similarities of every pair, by name. ``(batch, dim)``, ``(documents, dim)`` -> both counts.
-SIMILARITIES = {"cosine": cos_sim, "dot": dot_score}
-
-
 def softmax_loss(
     queries: Tensor,
     documents: Tensor,
@@ -67,11 +61,10 @@ def softmax_loss(
     ``targets`` are the positives' columns. ``blocked``, ``(batch, documents)``, is true where a
     document is relevant to the query too, so that it is no negative; never at the target.
     """
-    if similarity not in SIMILARITIES:
-        raise ConfigError(f"unknown similarity {similarity!r}; known: {', '.join(SIMILARITIES)}")
+    compare = cos_sim if similarity == "cosine" else dot_score
     # Half precision has too few digits for the difference of two scores near 20.
     with torch.autocast(queries.device.type, enabled=False):
-        scores = scale * SIMILARITIES[similarity](queries.float(), documents.float())
+        scores = scale * compare(queries.float(), documents.float())
         return F.cross_entropy(scores.masked_fill(blocked, -torch.inf), targets)
 
 

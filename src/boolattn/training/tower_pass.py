@@ -87,14 +87,13 @@ def encode(towers: SentenceTransformer, features: Features, task: str, slot: int
 def can_pack(towers: SentenceTransformer) -> bool:
     """Whether the document tower can encode packed batches fast, on the device it is on."""
     encoder: Any = tower_of(towers, DOCUMENT).model
-    bare = encoder.base_model
-    config, device = bare.config, encoder.device
+    config, device = encoder.base_model.config, encoder.device
     is_sdpa = config._attn_implementation in ("sdpa", BACKENDS["sdpa"])
     if config.model_type not in _PACKABLE or device.type != "cuda" or not is_sdpa:
         return False
-    if config.hidden_size // config.num_attention_heads % 8:  # flash attention's limit
-        return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    # Flash attention's limits.
+    is_fit = config.hidden_size // config.num_attention_heads % 8 == 0
+    return is_fit and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def encode_packed(towers: SentenceTransformer, features: Features) -> Tensor:
