@@ -16,10 +16,10 @@ FILES = sorted(
 )
 #: Lines of the Python files of each folder. These bounds are only ever lowered.
 MAX_LINES = {
-    "src": 25_141,
+    "src": 24_170,
     "benchmark_data": 2_666,
     "experiments": 3_751,
-    "benchmarks": 1_873,
+    "benchmarks": 1_870,
     "tools": 84,
 }
 #: Words that do not say what a variable, argument, attribute, function or class holds.
