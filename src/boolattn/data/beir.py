@@ -97,7 +97,7 @@ def _query_row(query: Query, split: str) -> dict[str, Any]:
     metadata: dict[str, Any] = {
         "split": split,
         "template": query.template,
-        "operators": [operator.value for operator in query.operators],
+        "operators": query.operators,
         "operands": [{"text": part.text, "spans": part.spans} for part in query.operands],
         "partial": sorted(query.partial),
         "undecided": sorted(query.undecided),

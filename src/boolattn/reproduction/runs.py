@@ -86,9 +86,13 @@ class RunKey:
 class Table(dict[str, T]):
     """Systems, encoders or data sets by name; an unknown name is a user's error."""
 
+    def __init__(self, kind: type[T], rows: Mapping[str, Mapping[str, Any]]) -> None:
+        self.kind = kind.__name__.removesuffix("Spec").lower()
+        for name, values in rows.items():
+            self[name] = build(kind, {"name": name, **values}, source=f"systems.toml [{name}]")
+
     def __missing__(self, name: str) -> T:
-        kind = type(next(iter(self.values()))).__name__.removesuffix("Spec").lower()
-        raise ConfigError(f"no {kind} {name!r}; there are {', '.join(self)}")
+        raise ConfigError(f"no {self.kind} {name!r}; there are {', '.join(self)}")
 
 
 class Registry(NamedTuple):
@@ -109,16 +113,9 @@ def registry() -> Registry:
         # The changes of the base come first.
         systems[name] = {**base, **row, "set": [*base.get("set", ()), *row.get("set", ())]}
     return Registry(
-        _specs(SystemSpec, systems),
-        _specs(EncoderSpec, tables["encoder"]),
-        _specs(DatasetSpec, tables["dataset"]),
-    )
-
-
-def _specs(kind: type[T], rows: Mapping[str, Mapping[str, Any]]) -> Table[T]:
-    return Table(
-        (name, build(kind, {"name": name, **values}, source=f"systems.toml [{name}]"))
-        for name, values in rows.items()
+        Table(SystemSpec, systems),
+        Table(EncoderSpec, tables["encoder"]),
+        Table(DatasetSpec, tables["dataset"]),
     )
 
 
