@@ -61,7 +61,7 @@ def softmax_loss(
     ``targets`` are the positives' columns. ``blocked``, ``(batch, documents)``, is true where a
     document is relevant to the query too, so that it is no negative; never at the target.
     """
-    compare = cos_sim if similarity == "cosine" else dot_score
+    compare = {"cosine": cos_sim, "dot": dot_score}[similarity]
     # Half precision has too few digits for the difference of two scores near 20.
     with torch.autocast(queries.device.type, enabled=False):
         scores = scale * compare(queries.float(), documents.float())
