@@ -256,6 +256,8 @@ def test_a_store_without_words(address):
     store = build(address, settings=replace(SETTINGS, words=False))
     reader = reader_of(store)
     assert not reader.has_words
+    with pytest.raises(ConfigError, match="has no words; leave out hybrid, or index words"):
+        reader.words([["garlic"]], 1, EVERYTHING)
     assert reader.claims(["nut"], keys_of(store, ["cake"])).tolist() == [Claim.DENIED]
     if not is_local(store):
         assert reader.count(Filter(lacking=(("garlic",),))) == 2

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from boolattn.checksums import write_manifest
-from boolattn.errors import IndexFolderError, IndexMismatchError
+from boolattn.errors import ConfigError, IndexFolderError, IndexMismatchError
 from boolattn.search import Document, Searcher
 from boolattn.stores.analysis import terms_of
 from boolattn.stores.base import Claim
@@ -287,6 +287,8 @@ def test_fields_are_assigned_once_all_are_known(jobs, monkeypatch):
 def test_documents_that_assert_every_term_of_a_group_are_left_out(jobs):
     vector, groups = np.eye(1, word_model.DIMENSION, dtype=np.float32), (tuple(TERMS), ("nut",))
     if not jobs.has_words:
+        with pytest.raises(ConfigError, match="has no words; leave out hybrid, or index words"):
+            jobs.nearest(vector, 10, Filter(lacking=groups))
         return
     for lacking, expected in (
         (groups[:1], {"picker", "half", "cook"}),
@@ -334,6 +336,8 @@ def _negated(condition):
 
 def test_the_vocabulary_counts_documents(jobs):
     if not jobs.has_words:
+        with pytest.raises(ConfigError, match="has no words"):
+            jobs.frequencies(["soup"])
         return
     held = [set(terms_of(f"{title} {text}")) for title, text in JOBS.values()]
     terms = [*sorted(set().union(*held)), "whale"]

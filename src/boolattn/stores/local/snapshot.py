@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from boolattn.data.records import Document
+    from boolattn.stores.local.words import Words
 
 FaissIndex = Any
 #: Filters whose documents are remembered.
@@ -53,6 +54,7 @@ class Snapshot(Rows, Reader):
         super().__init__(folder, manifest)
         self.compares_all = self.settings.vectors != HNSW
         self._graph = None if self.compares_all else _open_graph(folder, manifest, self.n_rows)
+        self._words: Words | None = None
         if manifest.words:
             from boolattn.stores.local.words import Words  # tantivy only where it is needed
 
@@ -111,19 +113,19 @@ class Snapshot(Rows, Reader):
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         mask = self.mask(where)
-        return [self._words.search(terms, n, mask) for terms in queries]
+        return [self._word_index.search(terms, n, mask) for terms in queries]
 
     def frequencies(self, terms: Sequence[str]) -> list[int]:
         """Count documents, deleted ones too."""
-        return [self._words.frequency(term) for term in terms]
+        return [self._word_index.frequency(term) for term in terms]
 
     def texts_like(self, word: str, n_errors: int) -> list[str]:
-        keys = self._words.similar(word, n_errors)
+        keys = self._word_index.similar(word, n_errors)
         return [f"{d.title}\n{d.text}" for d in self.documents(keys) if d]
 
     def claims(self, terms: Sequence[str], keys: Keys) -> Claims:
         """Look the terms up among the words, or in the texts where these are not indexed."""
-        if not self.has_words:
+        if self._words is None:
             return super().claims(terms, keys)
         return self._words.claims(terms, keys)
 
@@ -173,7 +175,7 @@ class Snapshot(Rows, Reader):
             mask &= np.logical_or.reduce([*every])
         mask[list(where.without)] = False
         for terms in where.lacking:
-            mask[self._words.asserting(terms)] = False
+            mask[self._word_index.asserting(terms)] = False
         return None if mask.all() else mask
 
     def _passes(self, condition: Condition) -> Mask:
@@ -201,6 +203,12 @@ class Snapshot(Rows, Reader):
         pairs = zip(hashes.tolist(), self.values(name).documents[first].tolist(), strict=True)
         values = ((key, self.value(name, number, key)) for key, number in pairs)
         return {key: value.casefold() for key, value in values if isinstance(value, str)}
+
+    @property
+    def _word_index(self) -> Words:
+        if self._words is None:
+            raise self.no_words()
+        return self._words
 
 
 def exact_scores(rows: Rows, queries: Array) -> Array:

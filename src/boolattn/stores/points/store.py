@@ -160,6 +160,8 @@ class PointStore(ServerStore):
 
     def words(self, queries: Sequence[Sequence[str]], n: int, where: Filter) -> list[Ranked]:
         """Search the words of heads; rarity is in the vectors of the queries, or the database's."""
+        if not self.has_words:
+            raise self.no_words()
         vectors = [
             {term_index(term): rarity for term in terms if (rarity := self._rarity(term))}
             for terms in queries
