@@ -63,6 +63,10 @@ def tree(text):
         ("birds NOT owls or ducks", "birds NOT owls NOT ducks"),
         ("tokyo or lisbon", "tokyo OR lisbon"),
         ("with pool, pets", "pool AND pets"),
+        ("jobs, not IT", "jobs NOT IT"),
+        ("no US", "everything NOT US"),
+        ("no confirmation code", "everything NOT confirmation code"),
+        ('"green curry" without chicken', "green curry NOT chicken"),
     ],
 )
 def test_typed_queries(text, expected):

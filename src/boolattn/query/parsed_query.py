@@ -34,6 +34,7 @@ Spans = tuple[Span, ...]
 _LAST_CUE = re.compile(
     r"(?<=\w)\s+(?:and|apart from|but|except(?: for)?|not?|n?or|rather|without)$", re.IGNORECASE
 )
+_FIRST_CUE = re.compile(r"^(?:no|not|without)\s+(?=\w)", re.IGNORECASE)
 #: Deepest level of a tree.
 MAX_LEVEL = 3
 
@@ -75,7 +76,10 @@ class ParsedQuery:
         >>> ParsedQuery(spans, (False, True), (Gap(Operator.AND),)).tree(text)
         And(parts=(Atom(text='moths of Borneo'), Not(part=Atom(text='moths of Sumatra'))))
         """
-        return self._tree([operand(words(text, s) or "everything") for s in self.operands])
+        named = [words(text, spans) or "everything" for spans in self.operands]
+        for row, is_negated in enumerate(self.is_negated):
+            named[row] = _FIRST_CUE.sub("", named[row]) if is_negated else named[row]
+        return self._tree([operand(name) for name in named])
 
     def _tree(self, leaves: Sequence[Atom]) -> QueryTree:
         signed: list[QueryTree] = [
@@ -102,7 +106,7 @@ def words(text: str, spans: Sequence[Span]) -> str:
     >>> words("moths of Borneo but not Sumatra", [(0, 8), (24, 31)])
     'moths of Sumatra'
     """
-    pieces = (" ".join(text[start:end].split()).strip(" ,;:.?!") for start, end in spans)
+    pieces = (" ".join(text[start:end].split()).strip(' ,;:.?!"') for start, end in spans)
     return _LAST_CUE.sub("", " ".join(filter(None, pieces)))
 
 
@@ -136,8 +140,9 @@ GAPS = tuple(
 )
 
 
-_SIGNS = {"AND": "&&&", "OR": "||", "NOT": "!!!"}
-_OPERATOR = re.compile(r"(?<!\S)(?:AND|OR|NOT)(?!\S)")
+#: In lower case IT and US would be pronouns.
+_SIGNS = {"AND": "&&&", "OR": "||", "NOT": "!!!", "IT": "PC", "US": "UK"}
+_OPERATOR = re.compile(r"(?<![^\s(,])(?:AND|OR|NOT|IT|US)(?![^\s),.?!])")
 _NEUTRAL = frozenset(phrases_of(WORDS["neutral"]))
 #: A dash too, before a word.
 _NEGATION = re.compile(
@@ -169,7 +174,7 @@ class ParserOutput:
 
 
 def mark_operators(text: str) -> str:
-    """Replace upper-case operators by signs of equal length, for tokenizers without capitals.
+    """Replace words in capitals by others of equal length, for tokenizers without capitals.
 
     >>> mark_operators("file and directory names AND logs NOT folders")
     'file and directory names &&& logs !!! folders'

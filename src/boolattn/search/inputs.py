@@ -17,13 +17,8 @@ from typing import TYPE_CHECKING, Any
 from boolattn.data.records import Document
 from boolattn.errors import ConfigError, DataError, QueryError
 from boolattn.kinds.lexicon import load_kinds
-from boolattn.query.numbers import (
-    NumberPhrase,
-    find_numbers,
-    share_word,
-    without_numbers,
-    words_of,
-)
+from boolattn.query.fields import share_word, words_of
+from boolattn.query.numbers import NumberPhrase, find_numbers, without_numbers
 from boolattn.query.reading import QueryReader
 from boolattn.query.syntax import unparse
 from boolattn.query.tokens import FIELD_NAME, QUOTED, find_cues, tokens_of

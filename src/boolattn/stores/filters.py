@@ -16,6 +16,7 @@ import operator
 import re
 import sys
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +27,7 @@ from boolattn.stores.values import as_boolean, filter_hash, is_number, items, mo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from boolattn.query.numbers import Range
+    from boolattn.query.fields import Range
     from boolattn.stores.values import Metadata, Value
 
 RANGES = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
@@ -41,7 +42,6 @@ _EXACT = 2**53
 #: Maximum number of tags of a document; Milvus has such a limit.
 MAX_TAGS = 4096
 EXISTS = 0  # in place of a hash: the field has a value
-_YEAR = 31_556_952  # seconds
 
 
 class Field(NamedTuple):
@@ -52,14 +52,14 @@ class Field(NamedTuple):
 
 
 def number_ranges(fields: Mapping[str, Field]) -> dict[str, Range]:
-    """Return the least and largest number of each field; of dates their years."""
+    """Return the least and largest number of each field; of dates their years, and the days."""
     ranges: dict[str, Range] = {}
     for name, field in fields.items():
         if field.numbers:
             ranges[name] = field.numbers
         elif field.dates:
-            first, last = (float(1970 + seconds // _YEAR) for seconds in field.dates)
-            ranges[name] = (first, last, True)
+            first, last = (datetime.fromtimestamp(s, UTC).date() for s in field.dates)
+            ranges[name] = (float(first.year), float(last.year), f"{first}", f"{last}")
     return ranges
 
 

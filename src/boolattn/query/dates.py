@@ -1,0 +1,66 @@
+"""Dates in plain language: "3 March 2021", "March 3, 2021", "31.12.2021", "in October"."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from boolattn.files import package_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MONTHS = tuple(package_table("boolattn.query", "numbers.toml")["months"].split())
+DAY, YEAR = r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?(?![\d.,]*\d)", r"(?:1[5-9]|20)\d\d"
+_MONTH = "|".join(rf"{month[:3]}(?:{month[3:]}|{month[3:4]})?" for month in _MONTHS)
+#: The parts of a date by its notation. What has a point has the day first.
+_NOTATIONS = (
+    rf"(?P<year>{YEAR})-(?P<number>\d\d)(?:-(?P<day>\d\d))?(?![\d-])",
+    rf"(?P<day>\d\d?)(?P<sign>[./])(?P<number>\d\d?)(?P=sign)(?P<year>{YEAR})(?!\d)",
+    rf"(?P<month>{_MONTH})(?!\w)\.?(?:\s+(?P<day>{DAY}))?(?:,?\s+(?P<year>{YEAR})(?!\w))?",
+    rf"(?P<day>{DAY})\s+(?:of\s+)?(?P<month>{_MONTH})(?!\w)\.?(?:,?\s+(?P<year>{YEAR})(?!\w))?",
+)
+_PARTS = tuple(re.compile(notation, re.IGNORECASE) for notation in _NOTATIONS)
+DATE = "|".join(
+    re.sub(r"\(\?P<\w+>", "(?:", notation).replace("(?P=sign)", "[./]")
+    for notation in reversed(_NOTATIONS)
+)
+
+
+def read_date(text: str) -> str:
+    """Return a date as 2021-03-01, a month as 2021-03; without a year as --03; else nothing.
+
+    >>> [read_date(text) for text in ("3 March 2021", "Sept. 2021", "31/12/2021", "May", "2021")]
+    ['2021-03-03', '2021-09', '2021-12-31', '--05', '']
+    """
+    for parts in _PARTS:
+        if match := parts.fullmatch(text):
+            found = match.groupdict()
+            day, month = int(re.sub(r"\D", "", found["day"] or "0")), int(found.get("number") or 0)
+            if found.get("sign") == "/" and (day <= 12 or month > 12):
+                if month <= 12:  # the third of April, or the fourth of March
+                    return ""
+                day, month = month, day
+            if name := found.get("month"):
+                month = 1 + [known[:3] for known in _MONTHS].index(name[:3].lower())
+            is_date = 1 <= month <= 12 and day <= 31
+            return f"{found['year'] or '-'}-{month:02}{f'-{day:02}' if day else ''}" * is_date
+    return ""
+
+
+def in_period(dates: Sequence[str], first: str, last: str) -> list[str]:
+    """Return dates with the only year that brings one between two days; else nothing.
+
+    >>> in_period(["--10-05", "--11"], "2020-09-01", "2021-03-01")
+    ['2020-10-05', '2020-11']
+    """
+    said = [date[:4] for date in dates if not date.startswith("-")]
+    years = said[-1:] or [str(year) for year in range(int(first[:4]), int(last[:4]) + 1)]
+    completed = [[f"{year}{d[1:]}" if d.startswith("-") else d for d in dates] for year in years]
+    if not said:
+        completed = [
+            found
+            for found in completed
+            if any(first[: len(d)] <= d <= last[: len(d)] for d in found)
+        ]
+    return completed[0] if len(completed) == 1 else []
