@@ -20,7 +20,7 @@ _NOTATIONS = (
     rf"(?P<month>{_MONTH})(?!\w)\.?(?:\s+(?P<day>{DAY}))?(?:,?\s+(?P<year>{YEAR})(?!\w))?",
     rf"(?P<day>{DAY})\s+(?:of\s+)?(?P<month>{_MONTH})(?!\w)\.?(?:,?\s+(?P<year>{YEAR})(?!\w))?",
 )
-_PARTS = tuple(re.compile(notation, re.IGNORECASE) for notation in _NOTATIONS)
+_DATES = tuple(re.compile(notation, re.IGNORECASE) for notation in _NOTATIONS)
 DATE = "|".join(
     re.sub(r"\(\?P<\w+>", "(?:", notation).replace("(?P=sign)", "[./]")
     for notation in reversed(_NOTATIONS)
@@ -33,18 +33,18 @@ def read_date(text: str) -> str:
     >>> [read_date(text) for text in ("3 March 2021", "Sept. 2021", "31/12/2021", "May", "2021")]
     ['2021-03-03', '2021-09', '2021-12-31', '--05', '']
     """
-    for parts in _PARTS:
-        if match := parts.fullmatch(text):
-            found = match.groupdict()
-            day, month = int(re.sub(r"\D", "", found["day"] or "0")), int(found.get("number") or 0)
-            if found.get("sign") == "/" and (day <= 12 or month > 12):
+    for notation in _DATES:
+        if match := notation.fullmatch(text):
+            said = match.groupdict()
+            day, month = int(re.sub(r"\D", "", said["day"] or "0")), int(said.get("number") or 0)
+            if said.get("sign") == "/" and (day <= 12 or month > 12):
                 if month <= 12:  # the third of April, or the fourth of March
                     return ""
                 day, month = month, day
-            if name := found.get("month"):
+            if name := said.get("month"):
                 month = 1 + [known[:3] for known in _MONTHS].index(name[:3].lower())
             is_date = 1 <= month <= 12 and day <= 31
-            return f"{found['year'] or '-'}-{month:02}{f'-{day:02}' if day else ''}" * is_date
+            return f"{said['year'] or '-'}-{month:02}{f'-{day:02}' if day else ''}" * is_date
     return ""
 
 
@@ -59,8 +59,6 @@ def in_period(dates: Sequence[str], first: str, last: str) -> list[str]:
     completed = [[f"{year}{d[1:]}" if d.startswith("-") else d for d in dates] for year in years]
     if not said:
         completed = [
-            found
-            for found in completed
-            if any(first[: len(d)] <= d <= last[: len(d)] for d in found)
+            days for days in completed if any(first[: len(d)] <= d <= last[: len(d)] for d in days)
         ]
     return completed[0] if len(completed) == 1 else []

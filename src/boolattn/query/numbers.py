@@ -226,8 +226,9 @@ def _read(
     is_limit = len(limits) == 1 or text[:start].rstrip().endswith("s")  # "no films in 1984"
     such = _NO_SUCH.search(text, 0, start)
     # Without a comma what is older than something is "no cars older than 2012".
-    is_such = bool(such) and (such["start"] is not None or "than" in said)
-    if is_limit and is_such and not _WANTED.match(match[0]):
+    if such and such["start"] is None and "than" not in said:
+        such = None
+    if is_limit and such and not _WANTED.match(match[0]):
         start, is_negated = such.start(), True
     if is_negated and len(limits) == 1 and not phrase.exact:
         limits, is_negated = [(_OPPOSITE[sign], value) for sign, value in limits], False
