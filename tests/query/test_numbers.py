@@ -414,6 +414,12 @@ def test_a_day_of_no_or_of_two_years_stays_words(text):
     assert conditions("in october", two) == []
 
 
+def test_a_size_without_a_unit_is_exact():
+    sizes = {"frame_size": (48, 62), "wheel_size": (26, 29)}
+    assert conditions("bike, size 54", sizes) == ["frame_size=54"]
+    assert conditions("bike, size 54 cm", sizes) == []
+
+
 def test_a_field_in_thousands():
     ranges = {"salary_thousand_eur": (18, 120)}
     for text in (

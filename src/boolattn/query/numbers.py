@@ -39,6 +39,7 @@ _UNIT = (
     rf"(?:\s*(?!(?<=\d)s\b|(?:{_NO_UNITS})\b)"
     r"(?P<unit>square\s\w+|sq\.?\s\w+|[^\W\d]+2?|[%€£$]))?"
 )
+_MEASURES = "|".join(unit for measure in TABLE["units"].values() for unit in measure)
 _CURRENCY = r"(?P<currency>[$€£]\s?)?"
 _SIGNS = {"<": "less", "<=": "at_most", ">": "more", ">=": "at_least"}
 _MIRRORED = str.maketrans("<>", "><")
@@ -95,7 +96,8 @@ _FORMS = tuple(
         # The name of a field: "2 bedrooms", "3 years old", "level 5", "no deposit".
         r"(?:(?:exactly|only|just)\s+)?(?P<low>\d+)[\s-]+"
         r"(?P<exact>(?:year|month|week)s?[\s-]old|(?!(?:year|month|week|day|hour|minute)s?\b)[^\W\d_]+)",
-        r"(?P<exact>[^\W\d_]+)\s+(?:(?:of|is|exactly)\s+)?(?P<low>\d+)(?![\d.,]*\d|\+|\s?[-–%$€£])",
+        r"(?P<exact>[^\W\d_]+)\s+(?:(?:of|is|exactly)\s+)?(?P<low>\d+)"
+        rf"(?![\d.,]*\d|\+|\s?[-–%$€£]|\s?(?:{_MEASURES})\b)",
         r"(?:no|zero|without(?:\s+an?y?)?)\s+(?P<none>(?:[^\W\d_]+\s+)??[^\W\d_]+)"
         r"(?:\s+(?:needed|required|necessary))?"
         rf"(?=\s*(?:[,.;?!]|\Z)|\s+(?:{_NO_UNITS})\b)",

@@ -16,9 +16,10 @@ import operator
 import re
 import sys
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from boolattn.errors import QueryError
 from boolattn.query import tree as trees
@@ -58,8 +59,8 @@ def number_ranges(fields: Mapping[str, Field]) -> dict[str, Range]:
         if field.numbers:
             ranges[name] = field.numbers
         elif field.dates:
-            first, last = (datetime.fromtimestamp(s, UTC).date() for s in field.dates)
-            ranges[name] = (float(first.year), float(last.year), f"{first}", f"{last}")
+            first, last = (str(np.datetime64(int(s), "s"))[:10] for s in field.dates)
+            ranges[name] = (float(first[:4]), float(last[:4]), first, last)
     return ranges
 
 
