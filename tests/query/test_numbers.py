@@ -394,6 +394,7 @@ def test_a_name_and_a_number_that_stay_words(text):
         ("not in october", "NOT (on>=2025-10 AND on<=2025-10)"),
         ("before 20 january", "on<2026-01-20"),
         ("1 to 5 october", "on>=2025-10-01 AND on<=2025-10-05"),
+        ("12 october", "on>=2025-10-12 AND on<=2025-10-12"),
         (
             "in october or november",
             IN_AUTUMN := "(on>=2025-10 AND on<=2025-10) OR (on>=2025-11 AND on<=2025-11)",
@@ -418,6 +419,19 @@ def test_a_size_without_a_unit_is_exact():
     sizes = {"frame_size": (48, 62), "wheel_size": (26, 29)}
     assert conditions("bike, size 54", sizes) == ["frame_size=54"]
     assert conditions("bike, size 54 cm", sizes) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("3 year old dog", ["age=3"]),
+        ("starting after May 2025", ["start_date>2025-05"]),
+        ("posted in May", ["posted_on>=2025-05", "posted_on<=2025-05"]),
+    ],
+)
+def test_a_name_in_other_forms(text, expected):
+    dates = (2025, 2025, "2025-03-01", "2025-10-01")
+    assert conditions(text, {"age": (1, 14), "start_date": dates, "posted_on": dates}) == expected
 
 
 def test_a_field_in_thousands():

@@ -216,7 +216,7 @@ def _read(
         return None  # "aged 3" is of an age
     start, end = _extent(match, text, name_words)
     # "July" alone may be a name, "july start" is none.
-    if (bare := groups.get("bare")) and bare[-1].isalpha() and (start, end) == match.span():
+    if (bare := groups.get("bare")) and bare.isalpha() and (start, end) == match.span():
         return None
     before = _BEFORE.search(text, max(0, start - _NEAR), start)
     is_negated = False
@@ -278,7 +278,7 @@ def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str
         if isinstance(high, str) and not isinstance(low, str):
             # A year, or the day of a month: "from 2019 to May 2021", "10 to 20 May".
             has_day = re.search(r"-\d\d-\d\d\Z", high) and low <= _DAYS
-            low = f"{high[:-2]}{low:02.0f}" if has_day else f"{low:.0f}"
+            low = f"{high[:-2]}{low:02.0f}" if has_day else f"{low:04.0f}"
         return ((">=", low), ("<=", high if type(high) is type(low) else f"{high:.0f}"))
     if year := groups.get("year"):
         return [(sign, _value(period)) for period in (year, *others) for sign in (">=", "<=")]
