@@ -11,6 +11,9 @@ from torch.nn import functional as F
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 
+#: Owner of lexicon phrases that contain a cue word and are no cue, like "not only".
+NO_OWNER = -1
+
 
 class PaperCuePredictor(nn.Module):
     r"""The paper variant: :math:`p = \sigma(W_c (H + W_o o + b_o) + b_c)`.
@@ -85,10 +88,6 @@ def shuffle(cue: Tensor, mask: Tensor, seed: int) -> Tensor:
     )
     moved = torch.zeros_like(sources).scatter(-1, targets, sources)
     return cue.gather(-1, moved[:, None].expand_as(cue))
-
-
-#: Owner of lexicon phrases that contain a cue word and are no cue, like "not only".
-NO_OWNER = -1
 
 
 @dataclass(frozen=True)

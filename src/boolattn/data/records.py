@@ -12,6 +12,8 @@ from boolattn.jsonl import read_jsonl
 from boolattn.query.syntax import template_tree
 from boolattn.query.tree import And, Not, Operator, answers
 
+_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
@@ -87,9 +89,6 @@ class Dataset:
         if not self.splits[split]:
             raise DataError(f"the split {split!r} of {self.name} has no queries")
         return self.splits[split]
-
-
-_DOCUMENT = {"id": str, "title": str, "text": str, "metadata": dict}
 
 
 def read_documents(path: Path) -> Iterator[Document]:

@@ -33,6 +33,8 @@ HELD_OUT_SEED = 1_000_003
 _EQUIVALENTS = {"and": ("as well as", "are also", "including"), "not": ("other than", "excluding")}
 _REPLACED = 0.5
 _TRAIN_SHARE = 0.8
+_FIELDS = {"text": str, "operands": list, "negated": list, "gaps": list, "source": str}
+_GAPS = {f"{gap.operator.value}{gap.level}": gap for gap in GAPS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +149,6 @@ def _label(text: str, rng: random.Random, *known: Operator) -> Sentence:
     used = {*known, *(cue.operator for cue in cues)}
     operators = tuple(operator for operator in OPERATORS if operator in used)
     return Sentence(text=text, template="", operators=operators, cues=cues, scopes=(), operands=())
-
-
-_FIELDS = {"text": str, "operands": list, "negated": list, "gaps": list, "source": str}
-_GAPS = {f"{gap.operator.value}{gap.level}": gap for gap in GAPS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 MODEL_TYPE = "bool_bert"
 #: The task with the plug-in; for any other the encoder runs without it.
 QUERY = "query"
+_SIZES = (
+    *("hidden_size", "num_attention_heads", "num_hidden_layers"),
+    *("max_position_embeddings", "vocab_size"),
+)
 
 
 class BoolBertConfig(PreTrainedConfig):
@@ -60,12 +64,6 @@ class BoolBertConfig(PreTrainedConfig):
         if name in _SIZES and self.__dict__.get("encoder"):
             return getattr(self.encoder_config, name)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-
-
-_SIZES = (
-    *("hidden_size", "num_attention_heads", "num_hidden_layers"),
-    *("max_position_embeddings", "vocab_size"),
-)
 
 
 class BoolBertModel(PreTrainedModel):

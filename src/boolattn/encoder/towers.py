@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from boolattn.attention.config import BoolAttnConfig
 
 DOCUMENT = "document"
+INDEX = "model.safetensors.index.json"
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,10 +191,6 @@ def from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an 
         raise MissingDataError(
             f"{source} is no encoder's folder or name: {reason}; name its folder"
         ) from error
-
-
-INDEX = "model.safetensors.index.json"
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Kinds of queries, in the order of tables.
 KINDS = ("plain", "AND/OR", "NOT", "known item", "names")
 _ITEMS = {"known": "known item", "name": "names"}
+#: Default splits: the first of these rows that the data set has.
+DEFAULT_SPLITS = (("test", "unseen"), ("eval",), ("val", "generated_val"), ("validation",))
 
 
 def row_sets(sets: Iterable[Iterable[int]]) -> RowSets:
@@ -118,10 +120,6 @@ class Judgements:
     def operators(self) -> tuple[tuple[str, ...], ...]:
         """Names of each query's operators."""
         return tuple(query.operators for query in self.queries)
-
-
-#: Default splits: the first of these rows that the data set has.
-DEFAULT_SPLITS = (("test", "unseen"), ("eval",), ("val", "generated_val"), ("validation",))
 
 
 @dataclass(frozen=True, eq=False)

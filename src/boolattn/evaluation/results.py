@@ -29,6 +29,13 @@ DIGITS = 5
 #: Draws of the tests of significance, and how many are computed at once, to bound memory.
 N_DRAWS, _BATCH = 10_000, 500
 _ORDER = {"template": (*TEMPLATES, *LONGER), "operator": ("none", *OPERATORS), "kind": KINDS}
+#: Metrics of a benchmark of domains.
+DOMAIN_METRICS = ("r_precision", "leak", "mrr@10", "ndcg@10")
+MEAN = "mean"
+#: Splits with kinds of things or with one relevant document have a word of these in their name.
+_OTHERS = ("kinds", "single")
+#: The share of relevant documents that a ranking of all documents holds, and its complement.
+_HELD, _WRONG_DROPS = "recall@1000000", "wrong drops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,15 +236,6 @@ def _check_alike(results: Sequence[Results]) -> None:
 
 def _rounded(value: float) -> float | None:
     return None if np.isnan(value) else round(value, DIGITS)
-
-
-#: Metrics of a benchmark of domains.
-DOMAIN_METRICS = ("r_precision", "leak", "mrr@10", "ndcg@10")
-MEAN = "mean"
-#: Splits with kinds of things or with one relevant document have a word of these in their name.
-_OTHERS = ("kinds", "single")
-#: The share of relevant documents that a ranking of all documents holds, and its complement.
-_HELD, _WRONG_DROPS = "recall@1000000", "wrong drops"
 
 
 def by_domain(data: Dataset, splits: Sequence[str]) -> Iterator[tuple[str, Dataset]]:

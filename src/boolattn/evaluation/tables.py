@@ -19,6 +19,8 @@ from boolattn.files import require
 #: Significance level at which a difference is marked.
 _LEVEL = 0.05
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
+# Okabe and Ito's palette for all kinds of colour vision.
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 
 
 def split_table(results: Results) -> str:
@@ -111,10 +113,6 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         pairs = zip(cells, spaces, strict=True)
         padded.append([cell + space if is_text else space + cell for cell, space in pairs])
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*padded, strict=True))
-
-
-# Okabe and Ito's palette for all kinds of colour vision.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 
 
 def template_figure(results: Sequence[Results], metric: str = "recall@100") -> Any:  # noqa: ANN401 - a Figure

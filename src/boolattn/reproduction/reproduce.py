@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     #: Query mode, split, source of the operator labels, and the ranking.
     Rankings = Iterator[tuple[str, str, str, Ranking]]
 
+logger = logging.getLogger(__name__)
+
+#: Documents of a BM25 ranking that hard negatives are drawn from.
+_N_RANKED = 100
+#: What a training that is not finished was begun with.
+_BEGUN = "begun.json"
 #: Marks of p values below a level.
 _MARKS = {0.001: " ‡", 0.05: " †", 2.0: ""}
 
@@ -164,14 +170,6 @@ def make_request(
         sources={owner: folder} if folder else {},
         **more,
     )
-
-
-logger = logging.getLogger(__name__)
-
-#: Documents of a BM25 ranking that hard negatives are drawn from.
-_N_RANKED = 100
-#: What a training that is not finished was begun with.
-_BEGUN = "begun.json"
 
 
 def run_all(request: RunRequest, paths: Paths, progress: Callable[[str], None]) -> list[Path]:

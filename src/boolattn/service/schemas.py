@@ -42,6 +42,16 @@ _OF_RESULT = (
     *("total", "n_compared", "hybrid", "strict_not", "facets", "left_out"),
 )
 _DIGITS = 6
+_MAX_LENGTH = 300
+#: Codes of the framework's own errors.
+_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 415: "not_json"}
+#: What happened, by the first digit of the status.
+ERRORS: dict[int | str, str] = {
+    "4XX": "The request is refused: a field, the query or the key is wrong, a document or path is "
+    "unknown, or a limit is exceeded. Nothing was changed.",
+    "5XX": "The service cannot answer now: it is busy, stopping or out of time, its disk is full, "
+    "or its index cannot be read. Try again after the seconds in Retry-After, if there are any.",
+}
 
 
 class _SearchOptions(BaseModel):
@@ -127,15 +137,6 @@ class DocumentsRequest(BaseModel):
     update: bool = Field(default=False, description="Replace documents that have the same ids.")
 
 
-#: What happened, by the first digit of the status.
-ERRORS: dict[int | str, str] = {
-    "4XX": "The request is refused: a field, the query or the key is wrong, a document or path is "
-    "unknown, or a limit is exceeded. Nothing was changed.",
-    "5XX": "The service cannot answer now: it is busy, stopping or out of time, its disk is full, "
-    "or its index cannot be read. Try again after the seconds in Retry-After, if there are any.",
-}
-
-
 class ErrorBody(BaseModel):
     """What was wrong with a request, or why the service cannot answer."""
 
@@ -199,11 +200,6 @@ def _node(tree: QueryTree, numbers: Iterator[int]) -> dict[str, Any]:
     children = (tree.part,) if isinstance(tree, Not) else tree.parts
     nodes = [_node(child, numbers) for child in children]
     return {"op": type(tree).__name__.lower(), "parts": nodes, "operand": None}
-
-
-_MAX_LENGTH = 300
-#: Codes of the framework's own errors.
-_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 415: "not_json"}
 
 
 class RefusedError(Exception):

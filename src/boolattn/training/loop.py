@@ -40,6 +40,13 @@ if TYPE_CHECKING:
 
     Log = Callable[[int, dict[str, float]], None]
 
+logger = logging.getLogger(__name__)
+
+#: Whose versions are stored.
+_PACKAGES = ("boolattn", "torch", "transformers", "accelerate", "sentence-transformers", "numpy")
+_MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
+#: Letters of a fingerprint.
+FINGERPRINT = 16
 #: Parameters without weight decay, by the end of their own name: constants that are added, widths,
 #: thresholds and factors. The name of their module says nothing: the bias predictor has weights.
 _NO_DECAY_NAMES = ("bias", "sigma", "threshold", "factor")
@@ -155,15 +162,6 @@ def parameter_groups(
             key = (own_rate or settings.learning_rate, decay)
             groups.setdefault(key, []).append(parameter)
     return [{"params": p, "lr": rate, "weight_decay": d} for (rate, d), p in groups.items()]
-
-
-logger = logging.getLogger(__name__)
-
-#: Whose versions are stored.
-_PACKAGES = ("boolattn", "torch", "transformers", "accelerate", "sentence-transformers", "numpy")
-_MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
-#: Letters of a fingerprint.
-FINGERPRINT = 16
 
 
 class RunFolder:

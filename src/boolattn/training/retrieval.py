@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     from boolattn.training.batches.sampling import Steps
     from boolattn.training.settings import Preset
 
+logger = logging.getLogger(__name__)
+
+#: Batches that a worker prepares in advance.
+_PREFETCHED = 8
+#: The metric of the best weights.
+BEST_BY = "eval_r_precision"
 METRICS = ("recall@100", "r_precision", "leak")
 
 
@@ -108,14 +114,6 @@ def rank(queries: Tensor, documents: Tensor, depth: int) -> Ranking:
     """Rank documents by one vector a query."""
     hits = exact_search(queries.cpu().numpy(), documents.cpu().numpy(), depth)
     return Ranking(hits.rows.astype(np.int32), hits.scores)
-
-
-logger = logging.getLogger(__name__)
-
-#: Batches that a worker prepares in advance.
-_PREFETCHED = 8
-#: The metric of the best weights.
-BEST_BY = "eval_r_precision"
 
 
 @dataclass(eq=False)

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 #: Files of a torch model that are text and small; weights and tokenizers are stored once.
 _SMALL = (".json", ".txt", ".md")
+#: Least share of texts of equal structure in both backends.
+LEAST_AGREEMENT = 0.8
 
 
 def export_model(
@@ -197,10 +199,6 @@ def check_agreement(torch: Encoder, onnx: Encoder) -> dict[str, float]:
         here, there = (unit(getattr(e, f"encode_{method}")(TEXTS)) for e in (torch, onnx))
         agreement[f"{kind}_cosine"] = round(float((here * there).sum(1).min()), 5)
     return agreement
-
-
-#: Least share of texts of equal structure in both backends.
-LEAST_AGREEMENT = 0.8
 
 
 class ParserGraph(nn.Module):
