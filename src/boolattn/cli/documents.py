@@ -6,6 +6,7 @@ import resource
 import shlex
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count, repeat
 from pathlib import Path
@@ -19,8 +20,6 @@ from boolattn.cli.search import ADDRESS_HELP, index_argument, model_option, open
 from boolattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from boolattn.data.records import Document
     from boolattn.search import Searcher
 

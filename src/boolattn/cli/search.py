@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,8 +19,6 @@ from boolattn.errors import BoolattnError, ConfigError, QuerySyntaxError
 from boolattn.stores.filters import known_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from boolattn.search import Hit, Searcher, SearchResult
 
     #: Shows the result of a query, with its number and when it was asked.

@@ -25,7 +25,6 @@ from boolattn.plugin.storage import attach, refuse_adapters
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-
 MODEL_TYPE = "bool_bert"
 #: The task with the plug-in; for any other the encoder runs without it.
 QUERY = "query"

@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel
 from boolattn.encoder.towers import load_towers, query_encoder, settings_of
-from boolattn.encoders.callables import Encoder
+from boolattn.encoders.callables import Array, Encoder
 from boolattn.encoders.models import torch_folder
 from boolattn.errors import ConfigError, GateError
 from boolattn.plugin.storage import tensors_hash
@@ -29,9 +29,6 @@ from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from boolattn.encoders.callables import Array
-
 
 #: Settings that change vectors, and neither names nor shapes of tensors.
 _CONFIGURATION = (

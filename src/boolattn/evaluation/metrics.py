@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from boolattn.errors import ConfigError, DataError
-from boolattn.evaluation.benchmark import sizes_of
+from boolattn.evaluation.benchmark import Judgements, sizes_of
 from boolattn.settings import checked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from boolattn.evaluation.benchmark import Judgements
     from boolattn.evaluation.ranking import Ranking
 
     Floats = NDArray[np.float64]

@@ -33,8 +33,6 @@ PASS = "boolattn_pass"
 #: Keyword that passes texts laid end to end to the attention function: where they begin, the end
 #: included, and most tokens of one.
 PACKED = "boolattn_packed"
-
-
 #: Class of the self-attention by family. DeBERTa is missing on purpose: it computes its scores
 #: outside AttentionInterface and takes no additive mask, so a bias would be dropped without an
 #: error.

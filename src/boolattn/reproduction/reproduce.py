@@ -26,7 +26,7 @@ from boolattn.evaluation.results import results_of
 from boolattn.evaluation.tables import markdown, save_figure, short, template_figure
 from boolattn.files import package_table, write_text
 from boolattn.reproduction.requests import Paths, PlannedRun, RunRequest, plan
-from boolattn.reproduction.runs import Run, make_tables, mean_and_deviation, registry
+from boolattn.reproduction.runs import LineTable, Run, make_tables, mean_and_deviation, registry
 from boolattn.search.systems import Bm25Ranker
 from boolattn.settings import build
 from boolattn.training import launch
@@ -36,8 +36,6 @@ from boolattn.training.settings import Preset, read_preset
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from boolattn.reproduction.runs import LineTable
 
     Progress = Callable[[str], None]
     #: Query mode, split, source of the operator labels, and the ranking.

@@ -42,7 +42,6 @@ _IRRELEVANT = ("model.encoder ", "train.chunk ", "train.captured ")
 _PLUGIN_ONLY = ("train.scope_weight ", "plugin.")
 _WEIGHTS = (".safetensors", ".bin")
 
-
 #: Opens a data set, once for all runs that use it.
 open_data = lru_cache(maxsize=2)(open_dataset)
 

@@ -13,6 +13,7 @@ import os
 import time
 from asyncio import FIRST_COMPLETED
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from ipaddress import IPv6Address, IPv6Network
@@ -30,7 +31,6 @@ from boolattn.service.batching import CLIENT
 from boolattn.service.schemas import RefusedError, as_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from threading import Event
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

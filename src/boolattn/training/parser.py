@@ -53,7 +53,6 @@ from boolattn.training.settings import LoopSettings
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-
 logger = logging.getLogger(__name__)
 
 HELD_OUT = "held_out"

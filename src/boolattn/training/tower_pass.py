@@ -22,7 +22,6 @@ from boolattn.training.losses import scope_loss
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-
 #: The task whose result is the scope loss of labelled sentences, not vectors.
 SCOPE = "scope"
 #: Families whose positions count from 0 and whose layers all attend to the whole text.

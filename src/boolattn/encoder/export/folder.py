@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,6 +25,7 @@ from boolattn.encoders.callables import Encoder, unit
 from boolattn.encoders.int8 import (
     TORCH,
     WEIGHTS_MAP,
+    Array,
     quantise,
     read_tensors,
     write_parts,
@@ -44,10 +45,6 @@ from boolattn.files import atomic_folder, scratch_folder
 from boolattn.query.parsed_query import decode, mark_operators
 from boolattn.query.parser import GRAPH, OUTPUTS, Parser, ParserManifest, open_tokenizer
 from boolattn.query.parser import MANIFEST as PARSER_MANIFEST
-
-if TYPE_CHECKING:
-    from boolattn.encoders.int8 import Array
-
 
 #: Files of a torch model that are text and small; weights and tokenizers are stored once.
 _SMALL = (".json", ".txt", ".md")
@@ -72,10 +69,7 @@ def export_model(
         raise ConfigError(f"{target} names a file; name a folder, which will hold several graphs")
     log(f"loading {source}")
     encoder = TorchEncoder.load(source, device="cpu")
-    with (
-        atomic_folder(target, replace=True, marker=MANIFEST) as draft,
-        scratch_folder() as scratch,
-    ):
+    with atomic_folder(target, replace=True, marker=MANIFEST) as draft, scratch_folder() as scratch:
         builder = _Export(encoder, source, draft, scratch, int8=int8)
         for name, graph in graphs.tower_graphs(encoder).items():
             log(f"tracing the {name} graph")

@@ -28,14 +28,12 @@ from torch.nn import functional as F
 
 from boolattn.encoder.bool_bert import BoolBertModel
 from boolattn.encoder.torch_encoder import TorchEncoder, must_normalise
-from boolattn.encoders.int8 import quantise
+from boolattn.encoders.int8 import Array, quantise
 from boolattn.encoders.onnx_encoder import DOCUMENT, OPERAND, QUERY, VECTORS
 from boolattn.errors import UnsupportedEncoderError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from boolattn.encoders.int8 import Array
 
 #: Has attention as one operator.
 OPSET = 23
