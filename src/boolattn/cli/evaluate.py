@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +18,10 @@ from boolattn.cli import json_option, note, print_json, quiet_libraries, show_pr
 from boolattn.errors import BoolattnError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from boolattn.evaluation.benchmark import Benchmark
-    from boolattn.evaluation.ranking import Ranking
     from boolattn.evaluation.results import Results
     from boolattn.search.systems import OpenSystem
 
-#: Metrics of a comparison by groups.
-_GROUPED = ["recall@100", "r_precision", "leak"]
 _VERDICTS = ("right", "wrong", "inverted")
 
 metrics_option = option("--metric", "metrics", multiple=True, help="recall@100, …; repeatable.")
@@ -114,7 +110,13 @@ def _measure(
     start = time.perf_counter()
     ranking = system.rank(judgements, depth)
     seconds = round(time.perf_counter() - start, 2)
-    _note_missing(ranking, split, depth)
+    # A mean does not show what a ranking lacks.
+    lengths = (ranking.rows >= 0).sum(axis=1)
+    if n_empty := int((lengths == 0).sum()):
+        note(f"note: {n_empty:,} of {len(lengths):,} queries of {split} have no results")
+    if (longest := int(lengths.max())) < depth:
+        limit = f"no query of {split} has more than {longest:,} results"
+        note(f"note: {limit}, and metrics use up to {depth:,}; the rest counts as not found")
     details = {"version": boolattn.__version__, "depth": depth, "seconds_to_rank": seconds}
     results = results_of(
         judgements,
@@ -128,16 +130,6 @@ def _measure(
     run = out / f"{_file_stem(results)}.run.gz"
     write_run(run, ranking, judgements.ids, list(benchmark.rows), system=results.system)
     return results
-
-
-def _note_missing(ranking: Ranking, split: str, depth: int) -> None:
-    """Print what a ranking lacks, because a mean does not show it."""
-    lengths = (ranking.rows >= 0).sum(axis=1)
-    if n_empty := int((lengths == 0).sum()):
-        note(f"note: {n_empty:,} of {len(lengths):,} queries of {split} have no results")
-    if (longest := int(lengths.max())) < depth:
-        limit = f"no query of {split} has more than {longest:,} results"
-        note(f"note: {limit}, and metrics use up to {depth:,}; the rest counts as not found")
 
 
 def _file_stem(results: Results) -> str:
@@ -198,7 +190,8 @@ def compare(first: str, second: str, by: str | None, figure: Path | None, **opti
     groups = {"": systems}
     if by:
         groups = {name: [system.only(by, name) for system in systems] for name in systems[0].by(by)}
-    grouped = [name for name in _GROUPED if all(name in system.values for system in systems)]
+    usual = ("recall@100", "r_precision", "leak")
+    grouped = [name for name in usual if all(name in system.values for system in systems)]
     metrics = options["metrics"] or (grouped if by else None)
     compared = {name: compare_results(*pair, metrics=metrics) for name, pair in groups.items()}
     if options["as_json"]:

@@ -30,15 +30,24 @@ FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 @json_option
 def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -> None:
     """Show the parsed query, and cue, scope, bias and change of attention by token."""
-    from boolattn.encoders.models import SHIPPED, resolve
+    from boolattn.encoders.models import SHIPPED, require_torch, resolve, torch_folder
     from boolattn.evaluation.tables import save_figure
     from boolattn.query.parser import load_parser
     from boolattn.query.reading import QueryReader
 
     quiet_libraries()
-    folder = model or resolve(SHIPPED)
     plan = QueryReader(load_parser()).read(text)
-    result = _explained(folder, text, is_needed=figure is not None)
+    result, is_needed = None, figure is not None
+    if is_needed or find_spec("torch") is not None:
+        require_torch("cue, scope and bias")
+        from boolattn.plugin.explain import explain as explain_text
+
+        source = torch_folder(model or resolve(SHIPPED))
+        try:
+            result = explain_text(*load_query_encoder(source), text)
+        except PluginMismatchError:
+            if is_needed or not (source / "modules.json").is_file():
+                raise
     if as_json:
         values = {"text": text} if result is None else result.to_dict()
         parsed = {
@@ -61,25 +70,6 @@ def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -
     elif figure is not None:
         save_figure(result.figure(), figure)
         note(f"heat map: {figure}")
-
-
-def _explained(folder: Path, text: str, *, is_needed: bool) -> Explanation | None:
-    """Return what the attention does; ``None`` where that is not needed and cannot be had."""
-    from boolattn.encoders.models import require_torch, torch_folder
-
-    if find_spec("torch") is None and not is_needed:
-        return None
-    require_torch("cue, scope and bias")
-    from boolattn.plugin.explain import explain as explain_text
-
-    source = torch_folder(folder)
-    try:
-        encoder, tokenizer = load_query_encoder(source)
-    except PluginMismatchError:
-        if is_needed or not (source / "modules.json").is_file():
-            raise
-        return None
-    return explain_text(encoder, tokenizer, text)
 
 
 def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -12,8 +12,6 @@ from urllib.request import Request, urlopen
 from boolattn.checksums import file_sum
 from boolattn.errors import DataError, MissingDataError
 
-_TIMEOUT_S = 30.0
-
 
 def is_offline() -> bool:
     """Say whether ``$BOOLATTN_OFFLINE`` forbids requests."""
@@ -34,7 +32,7 @@ def fetch(url: str, target: Path, *, sha256: str = "") -> Path:
     request = Request(url, headers={"User-Agent": "boolattn"})
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with urlopen(request, timeout=_TIMEOUT_S) as response, draft.open("wb") as file:  # nosec B310
+        with urlopen(request, timeout=30) as response, draft.open("wb") as file:  # nosec B310
             shutil.copyfileobj(response, file)
             if response.length:  # what is left of the announced length
                 raise http.client.IncompleteRead(b"", response.length)

@@ -29,8 +29,6 @@ FILES: Mapping[str, str] = {
     "documents": "documents.zip",
 }
 
-#: Share of a query's gold documents that QUEST-intro must have.
-_MIN_SHARE = 0.5
 _MARK = re.compile(r"<mark>(.*?)</mark>", re.DOTALL)
 
 
@@ -70,7 +68,7 @@ def load_quest_intro(folder: Path) -> Quest:
 
     A query is kept when half of its gold documents, and at least one, are in the corpus.
     """
-    return _load("QUEST-intro", folder, ("train", "val"), min_share=_MIN_SHARE)
+    return _load("QUEST-intro", folder, ("train", "val"), min_share=0.5)
 
 
 def _load(name: str, folder: Path, splits: Sequence[str], min_share: float = 1.0) -> Quest:

@@ -32,7 +32,6 @@ HELD_OUT_SEED = 1_000_003
 #: The paper's equivalents of SetBERT's cues, and how often one replaces its cue (*ours*).
 _EQUIVALENTS = {"and": ("as well as", "are also", "including"), "not": ("other than", "excluding")}
 _REPLACED = 0.5
-_TRAIN_SHARE = 0.8
 _FIELDS = {"text": str, "operands": list, "negated": list, "gaps": list, "source": str}
 _GAPS = {f"{gap.operator.value}{gap.level}": gap for gap in GAPS}
 
@@ -128,7 +127,7 @@ def read_setbert(
             folder, f"{operator.value}.jsonl", remedy="make it with the scripts of quanmai/SetBERT"
         )
         rows = list(read_jsonl(path, {"G": str, "P": list, "N": list}))
-        cut = int(len(rows) * _TRAIN_SHARE)
+        cut = int(len(rows) * 0.8)
         for number, row in rows[cut:] if is_test else rows[:cut]:
             if not all(isinstance(text, str) for text in [*row["P"], *row["N"]]):
                 raise DataError(f"{path}:{number}: 'P' and 'N' must be lists of sentences")

@@ -25,15 +25,12 @@ if TYPE_CHECKING:
 FORMAT = "boolattn-results-1"
 #: Groupings of queries.
 GROUPINGS = ("template", "operator", "domain", "wording", "kind")
-DIGITS = 5
 #: Draws of the tests of significance, and how many are computed at once, to bound memory.
 N_DRAWS, _BATCH = 10_000, 500
 _ORDER = {"template": (*TEMPLATES, *LONGER), "operator": ("none", *OPERATORS), "kind": KINDS}
 #: Metrics of a benchmark of domains.
 DOMAIN_METRICS = ("r_precision", "leak", "mrr@10", "ndcg@10")
 MEAN = "mean"
-#: Splits with kinds of things or with one relevant document have a word of these in their name.
-_OTHERS = ("kinds", "single")
 #: The share of relevant documents that a ranking of all documents holds, and its complement.
 _HELD, _WRONG_DROPS = "recall@1000000", "wrong drops"
 
@@ -235,7 +232,7 @@ def _check_alike(results: Sequence[Results]) -> None:
 
 
 def _rounded(value: float) -> float | None:
-    return None if np.isnan(value) else round(value, DIGITS)
+    return None if np.isnan(value) else round(value, 5)
 
 
 def by_domain(data: Dataset, splits: Sequence[str]) -> Iterator[tuple[str, Dataset]]:
@@ -295,4 +292,5 @@ def domain_rows(results: Results) -> dict[str, list[float]]:
 
 
 def _is_other(split: str) -> bool:
-    return any(word in split.split("_") for word in _OTHERS)
+    """Whether a split has kinds of things or queries with one relevant document."""
+    return not {"kinds", "single"}.isdisjoint(split.split("_"))

@@ -33,22 +33,12 @@ from boolattn.plugin.backend import (
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-
 #: Name of the plug-in among the encoder's modules, and so in its parameters' names.
 NAME = "boolattn"
 #: Operator names for each text, or 0 and 1 of the shape (batch, operators).
 OperatorLabels: TypeAlias = "Sequence[Sequence[str]] | Tensor"
 #: A forward pass without Boolean bias.
 NO_BIAS = ForwardPass(torch.empty(0), None)
-
-
-def token_mask(mask: Tensor | None, tokens: Tensor) -> Tensor:
-    """Return 1 for tokens and 0 for padding; ``tokens`` are ids or embeddings."""
-    if mask is None:
-        return torch.ones(tokens.shape[:2], device=tokens.device)
-    if not isinstance(mask, Tensor) or mask.dim() != 2:
-        raise ConfigError("BoolAttn needs an attention_mask of 0 and 1, (batch, tokens)")
-    return mask
 
 
 class EncoderForward:
@@ -62,10 +52,7 @@ class EncoderForward:
     traced: ForwardPass | None = None
 
     def __init__(
-        self,
-        model: PreTrainedModel,
-        attentions: Sequence[nn.Module],
-        implementation: str,
+        self, model: PreTrainedModel, attentions: Sequence[nn.Module], implementation: str
     ) -> None:
         self.model = model
         self.implementation = implementation  # of attention before; "" without AttentionInterface
@@ -100,7 +87,11 @@ class EncoderForward:
         tokens = arguments.get("inputs_embeds") if input_ids is None else input_ids
         this = NO_BIAS
         if tokens is not None and not is_bare:  # without tokens the model itself raises
-            mask = token_mask(arguments.get("attention_mask"), tokens)
+            mask = arguments.get("attention_mask")
+            if mask is None:
+                mask = torch.ones(tokens.shape[:2], device=tokens.device)
+            elif not isinstance(mask, Tensor) or mask.dim() != 2:
+                raise ConfigError("BoolAttn needs an attention_mask of 0 and 1, (batch, tokens)")
             this = ForwardPass(mask, self._gate(operators, input_ids, mask))
         if self.implementation:
             kwargs[PASS] = this  # layers that are recomputed have no other reference to it

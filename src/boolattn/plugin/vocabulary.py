@@ -18,9 +18,6 @@ from boolattn.query.tree import OPERATORS
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-#: Flags of a token: it continues the word before it; the next token can continue it.
-CONTINUES, CAN_CONTINUE = 1, 2
-
 
 def lexicon_gate(tokenizer: PreTrainedTokenizerBase, n_ids: int = 0) -> LexiconGate:
     """Compile the lexicon for one tokenizer.
@@ -76,7 +73,7 @@ def _cases(phrase: str) -> set[str]:
 
 
 def _word_flags(tokenizer: PreTrainedTokenizerBase, n_ids: int) -> torch.Tensor:
-    """Return the flags of every token, and of other ids up to the number of all.
+    """Return the flags of every token for a :class:`LexiconGate`, and of ids without one.
 
     Vocabularies mark either the start of a word (``Ġword``, ``▁word``) or its continuation
     (``##word``). The tokenizer's model tells which; ``##`` is an ordinary token in many.
@@ -96,7 +93,7 @@ def _word_flags(tokenizer: PreTrainedTokenizerBase, n_ids: int) -> torch.Tensor:
             continues, can_continue = token.startswith(prefix), True
         else:
             continues, can_continue = map(_in_word, _edges(token, alphabet))
-        flags[index] = CONTINUES * continues + CAN_CONTINUE * can_continue
+        flags[index] = continues + 2 * can_continue
     return flags
 
 

@@ -37,17 +37,14 @@ def top_k(scores: Values, k: int) -> Ranked:
     [[1, 0]]
     """
     k = min(k, scores.shape[1])
-    rows = np.array([_highest_first(row, k) for row in scores] if k else [], np.int64)
-    rows = rows.reshape(len(scores), k)
+    rows = np.zeros((len(scores), k), np.int64)
+    for place, values in enumerate(scores if k else ()):
+        floor = values[highest(values, k)].min()
+        if np.isnan(floor):
+            raise DataError("scores are not numbers (NaN); check the model's weights")
+        best = np.flatnonzero(values >= floor)
+        rows[place] = best[np.argsort(-values[best], kind="stable")[:k]]
     return Ranked(rows, np.take_along_axis(scores, rows, 1).astype(np.float32))
-
-
-def _highest_first(values: Values, n: int) -> NDArray[np.int64]:
-    floor = values[highest(values, n)].min()
-    if np.isnan(floor):
-        raise DataError("scores are not numbers (NaN); check the model's weights")
-    rows = np.flatnonzero(values >= floor)
-    return rows[np.argsort(-values[rows], kind="stable")[:n]]
 
 
 def exact_search(queries: Values, documents: Values, depth: int) -> Ranked:

@@ -77,7 +77,23 @@ def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) ->
         },
     )
     app.state.stop = handlers.stopping.set
-    _add_routes(app, handlers)
+    document = "/documents/{document_id:path}"
+    app.post("/search", responses=_example("search"))(handlers.search)
+    app.get("/search", responses=_example("search"))(handlers.search_by_address)
+    app.get(document, responses=_example("document"))(handlers.document)
+    app.delete(document, responses=_example("change"))(handlers.delete)
+    app.post("/documents", responses=_example("change"))(handlers.add)
+    for name in ("health", "about", "examples", "facets"):
+        app.get(f"/{name}", responses=_example(name))(getattr(handlers, name))
+
+    @app.get(
+        "/metrics", response_class=PlainTextResponse, responses=_example("metrics", "text/plain")
+    )
+    async def metrics() -> Response:
+        """Metrics for Prometheus."""
+        text = await asyncio.to_thread(handlers.metrics.text)
+        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
     page = StaticFiles(packages=[("boolattn.service", "page")], html=True)
     app.mount("/page", page)
 
@@ -95,25 +111,6 @@ def _example(name: str, kind: str = "application/json") -> dict[int | str, dict[
     """Return the example of a reply for the OpenAPI description."""
     examples = json.loads(files("boolattn.service").joinpath("examples.json").read_text("utf-8"))
     return {200: {"content": {kind: {"example": examples[name]}}}}
-
-
-def _add_routes(app: FastAPI, handlers: Handlers) -> None:
-    document = "/documents/{document_id:path}"
-    app.post("/search", responses=_example("search"))(handlers.search)
-    app.get("/search", responses=_example("search"))(handlers.search_by_address)
-    app.get(document, responses=_example("document"))(handlers.document)
-    app.delete(document, responses=_example("change"))(handlers.delete)
-    app.post("/documents", responses=_example("change"))(handlers.add)
-    for name in ("health", "about", "examples", "facets"):
-        app.get(f"/{name}", responses=_example(name))(getattr(handlers, name))
-
-    @app.get(
-        "/metrics", response_class=PlainTextResponse, responses=_example("metrics", "text/plain")
-    )
-    async def metrics() -> Response:
-        """Metrics for Prometheus."""
-        text = await asyncio.to_thread(handlers.metrics.text)
-        return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 def listen(host: str, port: int, n_workers: int = 1) -> list[socket.socket]:

@@ -10,6 +10,7 @@ import math
 import re
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,10 +31,7 @@ from boolattn.service.schemas import RefusedError, one_line
 from boolattn.stores.filters import parse_filters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from boolattn.search import Searcher, SearchResult
-    from boolattn.search.overview import Example
     from boolattn.service.settings import ServiceSettings
     from boolattn.stores.base import Array
 
@@ -89,8 +87,7 @@ class Handlers:
         return schemas.reply(values)
 
     async def search_by_address(
-        self,
-        parameters: Annotated[schemas.SearchParameters, Query()],
+        self, parameters: Annotated[schemas.SearchParameters, Query()]
     ) -> Response:
         """Search by URL parameters; unknown ones are refused."""
         values = parameters.model_dump()
@@ -141,21 +138,17 @@ class Handlers:
         """Return queries to try: topics of the documents joined by operators."""
         suggested = await asyncio.to_thread(lambda: self.searcher.examples)
         if self._examples[0] is not suggested:
-            self._examples = suggested, await self._answered(suggested)
-        return {"examples": self._examples[1]}
-
-    async def _answered(self, examples: Sequence[Example]) -> list[Reply]:
-        """Keep examples with results; where a text is parsed otherwise, in explicit syntax."""
-        answered = []
-        for example in examples:
-            for text in dict.fromkeys([example.text, unparse(example.tree)]):
-                result = await self.batcher.submit('{"k": 1}', text)
+            answered = []  # those with results; in explicit syntax where a text is parsed otherwise
+            for example in suggested:
                 operators = operators_of(example.tree)
-                if result.hits and operators_of(result.tree) == operators:
-                    names = [operator.value for operator in operators]
-                    answered.append({"query": text, "operators": names})
-                    break
-        return answered
+                for text in dict.fromkeys([example.text, unparse(example.tree)]):
+                    result = await self.batcher.submit('{"k": 1}', text)
+                    if result.hits and operators_of(result.tree) == operators:
+                        names = [operator.value for operator in operators]
+                        answered.append({"query": text, "operators": names})
+                        break
+            self._examples = suggested, answered
+        return {"examples": self._examples[1]}
 
     async def close(self) -> None:
         """Finish the change that is running, if any, and its answer, and then all queries."""

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ import click
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable
-
 _PAUSE_S, _MAX_PAUSE_S, _LONG_S = 1.0, 30.0, 60.0
 _PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -54,7 +53,9 @@ def supervise(
             _handle(pass_on if worker else signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             if not worker:
-                _end_with_parent()
+                os.setpgid(0, 0)  # Ctrl-C comes only from the parent, and SIGTERM when it ends
+                with suppress(OSError, AttributeError):
+                    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
                 return listener, partial(os.write, writing, b"1")
             os.close(writing)
             is_ready = bool(os.read(reading, 1))  # nothing if the worker has ended
@@ -90,10 +91,3 @@ def _send(number: int, workers: Iterable[int]) -> None:
     for worker in workers:
         with suppress(ProcessLookupError):
             os.kill(worker, number)
-
-
-def _end_with_parent() -> None:
-    """Let this process get SIGTERM when its parent ends, and Ctrl-C only from it."""
-    os.setpgid(0, 0)
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

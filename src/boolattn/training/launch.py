@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
     from boolattn.training.settings import Preset, TrainSettings
 
-
 logger = logging.getLogger(__name__)
-
-_SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +200,7 @@ def _check_same(folder: Path, preset: Preset, towers: SentenceTransformer) -> No
     if not Path(source).is_dir():  # one that is not on disk is not needed, and not compared
         return
     config = AutoConfig.from_pretrained(source, local_files_only=True)
-    for name in _SHAPE:
+    for name in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
         here, there = (getattr(c, name, None) for c in (encoder.base_model.config, config))
         if here != there:
             problem = f"its encoder has {name} {here}, and {model.encoder} {there}"

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Batches that a worker prepares in advance.
-_PREFETCHED = 8
 #: The metric of the best weights.
 BEST_BY = "eval_r_precision"
 METRICS = ("recall@100", "r_precision", "leak")
@@ -233,7 +231,7 @@ class RetrievalTraining:
             num_workers=n_workers,
             pin_memory=has_gpu,
             generator=torch.Generator(),  # not the one that dropout draws from
-            prefetch_factor=_PREFETCHED if n_workers else None,
+            prefetch_factor=8 if n_workers else None,  # batches prepared in advance
             # Forked, so that the corpus is not copied; a worker does not use the GPU.
             multiprocessing_context="fork" if n_workers else None,
             # A forked worker would wait for threads of a tokenizer that it does not have.
