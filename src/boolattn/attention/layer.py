@@ -13,14 +13,8 @@ from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.factors import AttentionBias, Factors, bias_factors
 from boolattn.attention.gate import Gate, straight_through
 
-#: A squared distance whose weight and gradient are exactly 0.
-UNREACHABLE = 1e12
 #: Tokens of the longest text for which all pairs of tokens are compared.
 N_COMPARED = 64
-#: ``exp`` of minus this is 0 in float32.
-_UNDERFLOW = 104.0
-#: Uniform draws are clipped by this, because at 0 and 1 the noise is infinite.
-NOISE_EPS = 1e-6
 
 
 class ScopePredictor(nn.Module):
@@ -94,7 +88,8 @@ def gumbel_sigmoid(logits: Tensor, temperature: float) -> Tensor:
     The difference of two Gumbel draws is one logistic draw. It comes from torch's global
     generator, which gradient checkpointing restores.
     """
-    noise = torch.logit(torch.rand_like(logits, dtype=torch.float32), eps=NOISE_EPS)
+    # Clipped, because at 0 and 1 the noise is infinite.
+    noise = torch.logit(torch.rand_like(logits, dtype=torch.float32), eps=1e-6)
     return torch.sigmoid((logits + noise.to(logits.dtype)) / temperature)
 
 
@@ -116,7 +111,7 @@ def squared_distance(config: BoolAttnConfig, n_tokens: int, device: torch.device
     mutual = offset.clamp(-config.window, config.window).square()
     forward = offset.clamp(min=0).square()
     if not config.is_paper:
-        forward = forward.masked_fill(offset < 0, UNREACHABLE)
+        forward = forward.masked_fill(offset < 0, 1e12)  # its weight and gradient are exactly 0
     return torch.stack([mutual, mutual, forward])
 
 
@@ -167,7 +162,7 @@ def _along(cue: Tensor, precision: Tensor, operator: str, window: int) -> Tensor
     """
     before = after = window
     if operator == "not":
-        reach = math.ceil(math.sqrt(_UNDERFLOW / precision.item()))
+        reach = math.ceil(math.sqrt(104 / precision.item()))  # exp(-104) is 0 in float32
         before, after = min(cue.shape[-1] - 1, reach), 0
     near = F.pad(cue, (before, after)).unfold(-1, before + after + 1, 1)
     offset = torch.arange(-before, after + 1, device=cue.device)

@@ -34,7 +34,17 @@ def write_beir(
 
     The corpus is streamed. Query ids must differ across splits, because all share one file.
     """
-    _check_ids(splits)
+    home: dict[str, str] = {}
+    for split, queries in splits.items():
+        if split.endswith(_EXCLUDED) or "/" in split or not split:
+            raise DataError(f"a split of a BEIR folder cannot be named {split!r}")
+        for query in queries:
+            if query.id in home:
+                raise DataError(
+                    f"the query id {query.id!r} is in {home[query.id]} and in {split}; "
+                    "a BEIR folder has all queries in one file"
+                )
+            home[query.id] = split
     with atomic_folder(folder) as draft:
         rows = (
             {"_id": document.id, "title": document.title, "text": document.text}
@@ -77,20 +87,6 @@ def read_beir(folder: Path) -> Dataset:
             if split == name or (not split and (qid in gold or qid in excluded))
         )
     return Dataset(name=folder.name, documents=documents, splits=splits)
-
-
-def _check_ids(splits: Mapping[str, Sequence[Query]]) -> None:
-    home: dict[str, str] = {}
-    for split, queries in splits.items():
-        if split.endswith(_EXCLUDED) or "/" in split or not split:
-            raise DataError(f"a split of a BEIR folder cannot be named {split!r}")
-        for query in queries:
-            if query.id in home:
-                raise DataError(
-                    f"the query id {query.id!r} is in {home[query.id]} and in {split}; "
-                    "a BEIR folder has all queries in one file"
-                )
-            home[query.id] = split
 
 
 def _query_row(query: Query, split: str) -> dict[str, Any]:

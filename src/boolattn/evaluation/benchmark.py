@@ -161,7 +161,13 @@ def prepare(
             chosen[split], limits = tuple(queries[i] for i in rows), [f"{n_queries:,} queries"]
     documents: Sequence[Document] = data.documents
     if 0 < n_documents < len(documents):
-        documents = _corpus(documents, chain(*chosen.values()), n_documents, rng)
+        every = chain(*chosen.values())
+        judged = frozenset().union(*(q.gold | q.excluded | q.partial for q in every))
+        rest = [row for row, document in enumerate(documents) if document.id not in judged]
+        n_more = max(0, min(len(rest), n_documents - (len(documents) - len(rest))))
+        more = set(rng.choice(rest, n_more, replace=False).tolist()) if n_more else set()
+        # In the order of the corpus.
+        documents = [d for row, d in enumerate(documents) if d.id in judged or row in more]
         limits.append(f"{len(documents):,} of {len(data.documents):,} documents")
     name = f"{data.name} ({', '.join(limits)}, seed {seed})" if limits else data.name
     row_of = {document.id: row for row, document in enumerate(documents)}
@@ -176,14 +182,3 @@ def _default_splits(data: Dataset) -> tuple[str, ...]:
     if len(data.splits) == 1 and "train" not in data.splits:
         return tuple(data.splits)
     raise ConfigError(f"name a split of {data.name}: {', '.join(data.splits)}")
-
-
-def _corpus(
-    documents: Sequence[Document], queries: Iterable[Query], n: int, rng: np.random.Generator
-) -> list[Document]:
-    """Return the judged documents and a sample of the others, in corpus order."""
-    judged = frozenset().union(*(q.gold | q.excluded | q.partial for q in queries))
-    rest = [row for row, document in enumerate(documents) if document.id not in judged]
-    n_more = max(0, min(len(rest), n - (len(documents) - len(rest))))
-    more = set(rng.choice(rest, n_more, replace=False).tolist()) if n_more else set()
-    return [d for row, d in enumerate(documents) if d.id in judged or row in more]

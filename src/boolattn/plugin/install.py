@@ -18,17 +18,7 @@ from boolattn.attention.config import OPERATORS, BoolAttnConfig
 from boolattn.attention.gate import Gate, LearnedGate, LexiconGate
 from boolattn.attention.layer import CueState, is_traced
 from boolattn.errors import ConfigError, GateError, UnsupportedEncoderError
-from boolattn.plugin.backend import (
-    BACKENDS,
-    BIAS,
-    FAMILIES,
-    PASS,
-    WITHOUT_INTERFACE,
-    ForwardPass,
-    current,
-    family_of,
-    recorder,
-)
+from boolattn.plugin import backend
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -38,7 +28,7 @@ NAME = "boolattn"
 #: Operator names for each text, or 0 and 1 of the shape (batch, operators).
 OperatorLabels: TypeAlias = "Sequence[Sequence[str]] | Tensor"
 #: A forward pass without Boolean bias.
-NO_BIAS = ForwardPass(torch.empty(0), None)
+NO_BIAS = backend.ForwardPass(torch.empty(0), None)
 
 
 class EncoderForward:
@@ -49,7 +39,7 @@ class EncoderForward:
     """
 
     #: The pass in progress while a compiler traces, which does not support thread-local state.
-    traced: ForwardPass | None = None
+    traced: backend.ForwardPass | None = None
 
     def __init__(
         self, model: PreTrainedModel, attentions: Sequence[nn.Module], implementation: str
@@ -92,9 +82,9 @@ class EncoderForward:
                 mask = torch.ones(tokens.shape[:2], device=tokens.device)
             elif not isinstance(mask, Tensor) or mask.dim() != 2:
                 raise ConfigError("BoolAttn needs an attention_mask of 0 and 1, (batch, tokens)")
-            this = ForwardPass(mask, self._gate(operators, input_ids, mask))
+            this = backend.ForwardPass(mask, self._gate(operators, input_ids, mask))
         if self.implementation:
-            kwargs[PASS] = this  # layers that are recomputed have no other reference to it
+            kwargs[backend.PASS] = this  # layers that are recomputed have no other reference to it
         self._set_pass(this)
         try:
             if self.before is not None:
@@ -103,18 +93,18 @@ class EncoderForward:
         finally:
             self._set_pass(None)
 
-    def _set_pass(self, this: ForwardPass | None) -> None:
+    def _set_pass(self, this: backend.ForwardPass | None) -> None:
         if torch.compiler.is_compiling():
             self.traced = this
         elif this is None:
-            current.passes.pop(id(self), None)
+            backend.current.passes.pop(id(self), None)
         else:
-            current.passes[id(self)] = this
+            backend.current.passes[id(self)] = this
 
-    def _current_pass(self) -> ForwardPass | None:
+    def _current_pass(self) -> backend.ForwardPass | None:
         """Return the pass in progress in this thread."""
         if not torch.compiler.is_compiling():
-            return current.passes.get(id(self))
+            return backend.current.passes.get(id(self))
         if self.traced is None:
             raise UnsupportedEncoderError(
                 "only a part of the encoder is compiled, and that part has no access to the gate; "
@@ -144,7 +134,7 @@ class EncoderForward:
         if this is None or this is NO_BIAS:
             return
         plugin = self.plugin
-        if (record := recorder()) is None:
+        if (record := backend.recorder()) is None:
             this.idle = plugin.idle_layers()
             if len(this.idle) == len(plugin.layers):
                 return
@@ -161,24 +151,24 @@ class EncoderForward:
         self, index: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Compute the bias of layer ``index`` and pass it to the attention function."""
-        this = kwargs.pop(PASS, None) if self.implementation else self._current_pass()
+        this = kwargs.pop(backend.PASS, None) if self.implementation else self._current_pass()
         if this is None or this.cues is None or index in this.idle:
             return args, kwargs  # also a layer called outside its model
         hidden, plugin = args[0] if args else kwargs["hidden_states"], self.plugin
         layer = plugin(index, hidden, this.cues)
-        if (record := recorder()) is not None:
+        if (record := backend.recorder()) is not None:
             record.biases[index] = layer
         if not self.implementation:
             # The second argument of such a family is an additive mask.
             return (hidden, layer.masked(args[1], hidden.dtype), *args[2:]), kwargs
         # Another attention implementation, set after attach, would ignore the bias.
         config = cast("PreTrainedConfig", module.config)
-        if (used := config._attn_implementation) not in BACKENDS.values():
+        if (used := config._attn_implementation) not in backend.BACKENDS.values():
             raise UnsupportedEncoderError(
                 f"the encoder's attention was set to {used!r} after attach; set it to one of "
-                f"{', '.join(BACKENDS.values())}, or detach() first"
+                f"{', '.join(backend.BACKENDS.values())}, or detach() first"
             )
-        return args, {**kwargs, BIAS: layer}
+        return args, {**kwargs, backend.BIAS: layer}
 
 
 def _may_open(gate: Gate) -> bool:
@@ -223,8 +213,9 @@ def install(
     encoder: PreTrainedModel, config: BoolAttnConfig, lexicon: LexiconGate | None
 ) -> BoolAttn:
     """Build the plug-in for an encoder and register its hooks, or say why it cannot be."""
-    name = family_of(encoder)
-    base, has_interface = cast("PreTrainedModel", encoder.base_model), name not in WITHOUT_INTERFACE
+    name = backend.family_of(encoder)
+    base = cast("PreTrainedModel", encoder.base_model)
+    has_interface = name not in backend.WITHOUT_INTERFACE
     n_layers: int = base.config.num_hidden_layers
     if hasattr(base, NAME):
         raise ConfigError("this encoder already has BoolAttn; detach() it first")
@@ -232,11 +223,11 @@ def install(
         raise UnsupportedEncoderError(
             f"a task head of {name!r} does not pass operators= on; attach to model.base_model"
         )
-    attentions = [part for part in base.modules() if type(part).__name__ == FAMILIES[name]]
+    attentions = [part for part in base.modules() if type(part).__name__ == backend.FAMILIES[name]]
     if len(attentions) != n_layers:
         raise UnsupportedEncoderError(
-            f"this {name!r} has {len(attentions)} modules of the class {FAMILIES[name]} for "
-            f"{n_layers} layers; only transformers' own implementation is supported"
+            f"this {name!r} has {len(attentions)} modules of the class {backend.FAMILIES[name]} "
+            f"for {n_layers} layers; only transformers' own implementation is supported"
         )
     if config.layers is not None and config.layers[-1] >= n_layers:
         raise ConfigError(
@@ -245,18 +236,18 @@ def install(
         )
     # Encoders made from one config object share its setting: the first may have set ours.
     used: str = base.config._attn_implementation if has_interface else ""
-    implementation = {ours: theirs for theirs, ours in BACKENDS.items()}.get(used, used)
-    if has_interface and implementation not in BACKENDS:
+    implementation = {ours: theirs for theirs, ours in backend.BACKENDS.items()}.get(used, used)
+    if has_interface and implementation not in backend.BACKENDS:
         raise UnsupportedEncoderError(
             f"cannot attach with attention {implementation!r}; load the encoder with "
-            f"attn_implementation one of {', '.join(BACKENDS)}"
+            f"attn_implementation one of {', '.join(backend.BACKENDS)}"
         )
     sizes = {"hidden_size": base.config.hidden_size, "n_heads": base.config.num_attention_heads}
     plugin = BoolAttn(config, n_layers=n_layers, lexicon=lexicon, **sizes)
     plugin.to(base.device, base.dtype).train(base.training)
     base.add_module(NAME, plugin)
     if implementation:
-        encoder.set_attn_implementation(BACKENDS[implementation])
+        encoder.set_attn_implementation(backend.BACKENDS[implementation])
     EncoderForward(base, attentions, implementation)
     return plugin
 

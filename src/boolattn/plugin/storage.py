@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 FILE = "boolattn.safetensors"
 FORMAT = 1
-#: Stands for a plug-in that comes with the package.
-SHIPPED = "shipped"
 _SHIPPED_FOLDER = Path(__file__).parents[1] / "models" / "boolattn"
 _REMEDY = "save the model again, or copy its folder again"
 #: Heads of tasks that an encoder was trained for, and that a retriever does not use.
@@ -89,8 +87,8 @@ def attach(
     encoder = cast("PreTrainedModel", encoder)
     family_of(encoder)  # tells where it is in a SentenceTransformer
     if isinstance(config, str):
-        if config != SHIPPED:
-            raise ConfigError(f"config must be settings or {SHIPPED!r}, got {config!r}")
+        if config != "shipped":
+            raise ConfigError(f"config must be settings or 'shipped', got {config!r}")
         return _load_shipped(encoder)
     if config is None:
         config = BoolAttnConfig(gate="label" if tokenizer is None else "lexicon")

@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_CONNECTIONS = 1000
-#: Seconds between two lines of the log about too many connections.
-_QUIET_S = 60.0
-#: Longer than proxies keep a connection, which must not close while they use it again.
-_KEEP_ALIVE_S = 75
 
 
 def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) -> FastAPI:
@@ -155,7 +151,7 @@ class Protocol(H11Protocol):
         if len(self.connections) <= self.limit:
             return
         if time.monotonic() >= self.next_line:
-            type(self).next_line = time.monotonic() + _QUIET_S
+            type(self).next_line = time.monotonic() + 60
             logger.warning(
                 "%d connections are open: those that send nothing are closed", self.limit
             )
@@ -231,7 +227,8 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=bool(settings.trusted_proxies),
             forwarded_allow_ips=list(settings.trusted_proxies),
-            timeout_keep_alive=_KEEP_ALIVE_S,
+            # Longer than proxies keep a connection, which must not close while they use it again.
+            timeout_keep_alive=75,
             # Accepted at once, before any can be closed again.
             backlog=max(1, limit // 16),
             timeout_graceful_shutdown=math.ceil(settings.timeout) + 1,

@@ -16,15 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.exceptions import HTTPException
 
-from boolattn.errors import (
-    BoolattnError,
-    ConfigError,
-    IndexBusyError,
-    IndexFolderError,
-    QueryError,
-    QuerySyntaxError,
-    ServerError,
-)
+from boolattn import errors
 from boolattn.query.tree import Atom, Like, Not, QueryTree, Where, operators_of, signed_atoms
 from boolattn.search.result import SearchResult
 
@@ -235,17 +227,17 @@ def as_refused(error: Exception) -> RefusedError:
     match error:
         case RefusedError():
             return error
-        case QuerySyntaxError():
+        case errors.QuerySyntaxError():
             return RefusedError(400, "query_syntax", str(error), column=error.column)
-        case QueryError() | ConfigError():
+        case errors.QueryError() | errors.ConfigError():
             return RefusedError(400, "bad_query", str(error))
-        case ServerError():
+        case errors.ServerError():
             logger.error("the store does not answer: %s", one_line(str(error)))
             message = "the store does not answer; see the log"
             return RefusedError(503, "store_unavailable", message, headers={"Retry-After": "5"})
-        case IndexBusyError():
+        case errors.IndexBusyError():
             return RefusedError(503, "index_busy", str(error), headers={"Retry-After": "1"})
-        case IndexFolderError():
+        case errors.IndexFolderError():
             logger.error("the index cannot be read: %s", one_line(str(error)))
             message = "the index is damaged or being repaired; see the log"
             return RefusedError(503, "index_damaged", message, headers={"Retry-After": "30"})
@@ -258,7 +250,7 @@ def as_refused(error: Exception) -> RefusedError:
             return RefusedError(error.status_code, code, str(error.detail), headers=error.headers)
     # The caller is given the id under which the log has the error.
     name = uuid4().hex[:12]
-    is_known = isinstance(error, BoolattnError)
+    is_known = isinstance(error, errors.BoolattnError)
     logger.error("error %s: %s", name, one_line(str(error)), exc_info=None if is_known else error)
     return RefusedError(500, "internal", f"internal error; see {name} in the log", id=name)
 

@@ -37,13 +37,7 @@ from boolattn.encoder.parser import (
 )
 from boolattn.errors import BoolattnError, ConfigError
 from boolattn.evaluation.parsing import accuracy
-from boolattn.query.parsed_query import (
-    ParsedQuery,
-    ParserLogits,
-    ParserOutput,
-    decode,
-    mark_operators,
-)
+from boolattn.query.parsed_query import ParsedQuery, ParserOutput, decode, mark_operators
 from boolattn.query.parser import open_tokenizer
 from boolattn.query.tree import Atom
 from boolattn.training.batches.tokens import pad
@@ -121,7 +115,7 @@ class Batches:
         outputs: list[ParserOutput] = []
         for rows in torch.arange(len(self._queries)).split(_EVALUATED_AT_ONCE):
             logits = model(*(part.to(device) for part in self.features(rows.tolist())))
-            arrays = ParserLogits(*(part.float().cpu().numpy() for part in logits))
+            arrays = type(logits)(*(part.float().cpu().numpy() for part in logits))
             outputs += [
                 decode(arrays, self._queries[row].text, self._offsets[row], index)
                 for index, row in enumerate(rows.tolist())

@@ -35,8 +35,6 @@ from boolattn.errors import UnsupportedEncoderError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: Has attention as one operator.
-OPSET = 23
 #: Queries that are compared when a model is exported.
 TEXTS = (
     "moths of Borneo but not Sumatra",
@@ -58,8 +56,6 @@ MIN_TABLE = 1_000_000
 #: Smaller tensors stay in the graph's file.
 MIN_BYTES = 512
 _LEAST, _LAST_AXIS = "boolattn_least", "boolattn_last_axis"
-#: Slower than the two operators that it replaces.
-SLOW_FUSIONS = ["SkipLayerNormFusion"]
 
 
 class TowerGraph(nn.Module):
@@ -132,7 +128,8 @@ def trace(graph: Any, example: tuple[Tensor, ...], axes: tuple[int, ...], path: 
     names = {"input_names": [*graph.input_names], "output_names": [*graph.output_names]}
     # The exporter finds the range of the length by itself.
     shapes = (dict.fromkeys(axes, torch.export.Dim.DYNAMIC),) * len(example)
-    options: dict[str, Any] = {"external_data": False, "opset_version": OPSET, "verbose": False}
+    # Opset 23 has attention as one operator.
+    options: dict[str, Any] = {"external_data": False, "opset_version": 23, "verbose": False}
     options |= {"dynamic_shapes": shapes, "dynamo": True, **names}
     with torch.no_grad(), quiet():
         program = torch.onnx.export(graph.eval(), example, path, **options)
@@ -168,7 +165,8 @@ def finish_graph(
     options.optimized_model_filepath = str(target)
     options.log_severity_level = 3
     providers = ["CPUExecutionProvider"]
-    ort.InferenceSession(str(traced), options, providers, disabled_optimizers=SLOW_FUSIONS)
+    slow = ["SkipLayerNormFusion"]  # slower than the two operators that it replaces
+    ort.InferenceSession(str(traced), options, providers, disabled_optimizers=slow)
     return onnx.load(target), values, axes
 
 
