@@ -38,12 +38,12 @@ def top_k(scores: Values, k: int) -> Ranked:
     """
     k = min(k, scores.shape[1])
     rows = np.zeros((len(scores), k), np.int64)
-    for place, values in enumerate(scores if k else ()):
+    for number, values in enumerate(scores if k else ()):
         floor = values[highest(values, k)].min()
         if np.isnan(floor):
             raise DataError("scores are not numbers (NaN); check the model's weights")
         best = np.flatnonzero(values >= floor)
-        rows[place] = best[np.argsort(-values[best], kind="stable")[:k]]
+        rows[number] = best[np.argsort(-values[best], kind="stable")[:k]]
     return Ranked(rows, np.take_along_axis(scores, rows, 1).astype(np.float32))
 
 
