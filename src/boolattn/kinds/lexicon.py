@@ -145,9 +145,10 @@ class Kinds:
                 entries, member = self._find(phrase) or (), node << SHIFT | MEMBER
                 flags = (0, NAME) if text[0].isupper() else (0,)  # inside a sentence it is a name
                 self._added[phrase] = (*(member | flag for flag in flags), *entries)
-                first = next((e >> SHIFT for e in entries if not e & (MEMBER | RELATED)), None)
-                if first is not None:
-                    self._wider[first] = (*self._wider.get(first, ()), node)
+                for lower in (e >> SHIFT for e in entries if not e & (MEMBER | RELATED)):
+                    self._wider[lower] = (*self._wider.get(lower, ()), node)
+                    if lower < len(_wordnet().classes):  # its usual sense
+                        break
 
     def is_word(self, word: str) -> bool:
         """Tell whether an English word, or a plural, is known, whatever it means."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from boolattn.files import package_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _MONTHS = tuple(package_table("boolattn.query", "numbers.toml")["months"].split())
 DAY, YEAR = r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?(?![\d.,]*\d)", r"(?:1[5-9]|20)\d\d"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from boolattn.files import package_table
 from boolattn.query.dates import in_period
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence, Set
-
-    #: Least and largest value; of dates their years, then the first and the last day.
-    Range = tuple[float, float] | tuple[float, float, str, str]
+#: Least and largest value; of dates their years, then the first and the last day.
+Range = tuple[float, float] | tuple[float, float, str, str]
 
 TABLE = package_table("boolattn.query", "numbers.toml")
 #: Units and adjectives, and the words of names of the fields that they ask for.
@@ -91,7 +89,7 @@ class Measure(NamedTuple):
             score += 2
         elif may_be_year and not is_year:
             return 0.0
-        units = unit_words(self.unit)
+        units = _unit_words(self.unit)
         if factor != 1 or share_word(units, name_words):
             score += 3
         if any(self.words & asked and name_words & names for asked, names in _FIELDS):
@@ -132,11 +130,10 @@ def _stem(word: str) -> str:
     return re.sub(r"(?:ing|ed|ly|e?s|e)\Z", "", word)[:6]
 
 
-def unit_words(unit: str) -> set[str]:
-    """Return the words of a unit: "square", "km"."""
+def _unit_words(unit: str) -> set[str]:
     return {*unit.replace(".", " ").split()}
 
 
 def is_unit(unit: str) -> bool:
     """Tell whether a unit asks for some fields."""
-    return any(unit_words(unit) & asked for asked, _ in _FIELDS)
+    return any(_unit_words(unit) & asked for asked, _ in _FIELDS)

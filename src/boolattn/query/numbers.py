@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from boolattn.query.dates import DATE, DAY, YEAR, read_date
@@ -18,15 +19,12 @@ from boolattn.query.fields import (
     factor_of,
     is_unit,
     share_word,
-    unit_words,
     words_of,
 )
 from boolattn.query.tokens import QUOTED, any_of, phrases_of
 from boolattn.query.tree import Not, Or, QueryTree, Where, join_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
-
     from boolattn.query.fields import Range
 
 _LOW, _HIGH = (
@@ -196,7 +194,7 @@ def _read(
     said = match[0].lower()
     unit = "$" if groups.get("currency") else (groups.get("unit") or "").lower()
     phrase = Measure(
-        frozenset([*_WORD.findall(said), *unit_words(unit), "in" if groups.get("decade") else ""]),
+        frozenset([*_WORD.findall(said), unit, "in" if groups.get("decade") else ""]),
         unit,
         frozenset(_WORD.findall(text.lower())),
         tuple(value for _, value in limits),

@@ -10,22 +10,19 @@ The parser's logits are of slots: one for each operand, in the order of the text
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from boolattn.query.syntax import unparse
 from boolattn.query.tokens import WORDS, any_of, find_cues, phrases_of
 from boolattn.query.tree import And, Atom, Not, Operator, Or, QueryTree, join_all, operand
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float32]
+Array = NDArray[np.float32]
 
 Span = tuple[int, int]
 Spans = tuple[Span, ...]

@@ -17,9 +17,9 @@ Only upper-case words are operators, and none between quotes. After "-" a phrase
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
 from boolattn.query.tokens import (
@@ -52,10 +52,7 @@ from boolattn.query.tree import (
 )
 from boolattn.settings import checked
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    Span = tuple[int, int]
+Span = tuple[int, int]
 
 #: Deepest nesting of parentheses, far below Python's recursion limit.
 MAX_DEPTH = 32

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from boolattn.errors import QuerySyntaxError
 from boolattn.files import package_table
 from boolattn.query.tree import OPERATORS, Operator
 from boolattn.settings import checked
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 OPERATOR_WORDS = ("AND", "OR", "NOT")
 #: Largest weight of an operand.
