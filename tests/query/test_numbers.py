@@ -173,7 +173,7 @@ def test_a_condition_on_what_is_excluded_is_excluded(text, phrase, expected):
         ("more than 2 rooms, less than 100 m2", ["rooms>2", "sqm<100"]),
         ("not higher than 3rd floor", ["floor<=3"]),
         ("available from february 2027", ["available>=2027-02"]),
-        ("jobs, at least £25 an hour", []),  # an amount of money is no number of hours
+        ("jobs, at least £25 an hour", ["rent>=25"]),  # it is no number of hours
         ("more than 500 euros and less than 900", ["rent>500", "rent<900"]),
         ("not starting in 2026", ["available>=2026", "available<=2026"]),
     ],
@@ -348,6 +348,11 @@ FLATS = {
         ("flat, not 2 bedrooms", "not 2 bedrooms", "NOT bedrooms=2"),
         ("not furnished 2 bedrooms", "2 bedrooms", "bedrooms=2"),
         ("exactly 3 bedrooms", "exactly 3 bedrooms", "bedrooms=3"),
+        ("2 or 3 bedrooms", "2 or 3 bedrooms", "bedrooms=2 OR bedrooms=3"),
+        ("bedrooms 2 or 3", "bedrooms 2 or 3", "bedrooms=2 OR bedrooms=3"),
+        ("flat -2 bedrooms", "-2 bedrooms", "NOT bedrooms=2"),
+        ("deposit under 600 euro", "deposit under 600 euro", "deposit_eur<600"),
+        ("under 300 euro", "under 300 euro", "monthlyRent<300"),  # none is so cheap
         ("bedrooms 3", "bedrooms 3", "bedrooms=3"),
         ("4 bedrooms or 3 bedrooms", "4 bedrooms or 3 bedrooms", "bedrooms=4 OR bedrooms=3"),
         ("3 year old dog", "3 year old", "ageYears=3"),
@@ -368,7 +373,6 @@ def test_the_name_of_a_field_beside_a_number(text, phrase, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        "2 or 3 bedrooms",
         "9 bedrooms",  # no document has so many
         "3 months old",  # the age is in years
         "rent 900",  # nobody wants exactly this
@@ -456,3 +460,24 @@ def test_a_field_in_thousands():
 def test_two_periods_and_what_is_older(text, expected):
     [read] = find_numbers(text, lambda: {"year": (1980, 2020)})
     assert unparse(read.tree) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rent max 900, deposit max 500", ["monthlyRent<=900", "deposit_eur<=500"]),
+        ("deposit under 600 and rent under 900", ["deposit_eur<600", "monthlyRent<900"]),
+        ("rent under 100, bedrooms 2", ["monthlyRent<100", "bedrooms=2"]),
+        ("2 bedrooms max 1500", ["monthlyRent<=1500", "bedrooms=2"]),
+        ("1 bedroom 2 bathrooms", ["bedrooms=1", "bathrooms=2"]),
+        ("rent neither under 500 nor over 900", ["monthlyRent>=500", "monthlyRent<=900"]),
+    ],
+)
+def test_each_number_belongs_to_the_name_beside_it(text, expected):
+    read = conditions(text, FLATS | {"bathrooms": (1, 3)})
+    assert sorted(read) == sorted(expected)
+
+
+@pytest.mark.parametrize("text", ["31 february 2025", "before 30 february", "after 2025-02-29"])
+def test_a_day_that_no_calendar_has_is_text(text):
+    assert conditions(text, {"on": (2025, 2025, "2025-01-01", "2025-12-31")}) == []

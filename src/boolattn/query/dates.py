@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import date
 
 from boolattn.files import package_table
 
@@ -40,8 +42,9 @@ def read_date(text: str) -> str:
                 day, month = month, day
             if name := said.get("month"):
                 month = 1 + [known[:3] for known in _MONTHS].index(name[:3].lower())
-            is_date = 1 <= month <= 12 and day <= 31
-            return f"{said['year'] or '-'}-{month:02}{f'-{day:02}' if day else ''}" * is_date
+            with suppress(ValueError):  # of a day that no calendar has
+                date(int(said["year"] or 2000), month, day or 1)
+                return f"{said['year'] or '-'}-{month:02}{f'-{day:02}' if day else ''}"
     return ""
 
 
@@ -51,9 +54,10 @@ def in_period(dates: Sequence[str], first: str, last: str) -> list[str]:
     >>> in_period(["--10-05", "--11"], "2020-09-01", "2021-03-01")
     ['2020-10-05', '2020-11']
     """
-    said = [date[:4] for date in dates if not date.startswith("-")]
+    said = [day[:4] for day in dates if not day.startswith("-")]
     years = said[-1:] or [str(year) for year in range(int(first[:4]), int(last[:4]) + 1)]
     completed = [[f"{year}{d[1:]}" if d.startswith("-") else d for d in dates] for year in years]
+    completed = [days for days in completed if all(read_date(d) or len(d) == 4 for d in days)]
     if not said:
         completed = [
             days for days in completed if any(first[: len(d)] <= d <= last[: len(d)] for d in days)

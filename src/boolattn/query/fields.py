@@ -18,10 +18,11 @@ TABLE = package_table("boolattn.query", "numbers.toml")
 _FIELDS = tuple(
     (frozenset(row["words"].split()), frozenset(row["names"].split())) for row in TABLE["fields"]
 )
-_YEAR_NAMES, _YEAR_WORDS, _TIME_WORDS, _PRICES, _INEXACT = (
+_YEAR_NAMES, _YEAR_WORDS, _TIME_WORDS, _NO_UNITS, _PRICES, _INEXACT = (
     frozenset(TABLE[name].split())
-    for name in ("year_names", "year_words", "time_words", "prices", "inexact")
+    for name in ("year_names", "year_words", "time_words", "no_units", "prices", "inexact")
 )
+_MONEY_UNITS = next(asked for asked, names in _FIELDS if "price" in names)
 _WORD = re.compile(r"[^\W\d_]+")
 #: The least that a field must fit by: a unit or an adjective, or its name and its range.
 _LEAST = 2.0
@@ -50,21 +51,23 @@ class Measure(NamedTuple):
         numbers = (value for value in self.values if not isinstance(value, str))
         return [value / size if value >= _THOUSAND else value for value in numbers]
 
-    def fields(self, ranges: Mapping[str, Range]) -> list[str]:
-        """Return the field that fits best, or those that fit alike."""
+    def fields(self, ranges: Mapping[str, Range], *, is_named: bool = False) -> list[str]:
+        """Return the field that fits best, or those that fit alike; they may have been named."""
         if self.exact:
             return [name for name, known in sorted(ranges.items()) if self._names(name, *known)]
-        scores = {name: self._fit(name, *known) for name, known in sorted(ranges.items())}
+        known = sorted(ranges.items())
+        scores = {name: self._fit(name, *limits, is_named=is_named) for name, limits in known}
         best = max(scores.values(), default=0.0)
         # Nothing but the number itself says what it measures: "under 1400".
         says = any(self.words & asked for asked, _ in _FIELDS) or self.words & _TIME_WORDS
         least = 1.0 if best < _LEAST and not says and not self.unit else max(best, _LEAST)
         names = [name for name, score in scores.items() if score >= least]
-        prices = [name for name in names if words_of(name) & _PRICES]
+        is_money = bool(_unit_words(self.unit) & _MONEY_UNITS)
+        prices = [name for name in (ranges if is_money else names) if words_of(name) & _PRICES]
         # Of large amounts the price is meant, not the deposit; "under 50" may be an age.
-        is_price = len(prices) == 1 and not any("age" in words_of(name) for name in names)
-        is_price &= all(isinstance(v, float) and v >= _AMOUNT for v in self.values)
-        return prices if is_price else names
+        is_price = is_money or not any("age" in words_of(name) for name in names)
+        is_price &= is_money or all(isinstance(v, float) and v >= _AMOUNT for v in self.values)
+        return prices if is_price and len(prices) == 1 else names
 
     def _names(self, name: str, least: float, largest: float, *period: str) -> bool:
         """Tell whether a field has the name that was said, and may have the number."""
@@ -76,7 +79,7 @@ class Measure(NamedTuple):
         numbers = [value for value in self.values if not isinstance(value, str)]
         return is_named and may_be and any(least <= number <= largest for number in numbers)
 
-    def _fit(self, name: str, least: float, largest: float, *period: str) -> float:
+    def _fit(self, name: str, least: float, largest: float, *period: str, is_named: bool) -> float:
         name_words = words_of(name)
         factor, values = factor_of(self.unit, name_words), self.values_in(name_words, *period)
         if not factor or not values:
@@ -92,9 +95,10 @@ class Measure(NamedTuple):
         units = _unit_words(self.unit)
         if factor != 1 or share_word(units, name_words):
             score += 3
-        if any(self.words & asked and name_words & names for asked, names in _FIELDS):
-            score += 2
-        score += bool(score) and share_word(self.query - units, name_words)
+        is_asked = any(self.words & asked and name_words & names for asked, names in _FIELDS)
+        score += 2 * is_asked
+        score += 2 * (is_named and (is_asked or not is_unit(self.unit)))
+        score += bool(score) and share_word(self.query - units - _NO_UNITS, name_words)
         # A unit that the field does not have refuses it.
         return score if score > _LEAST or not is_unit(self.unit) else 0.0
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from boolattn.query.fields import Range
 
 _LOW, _HIGH = (
-    rf"(?P<{name}>{DATE}|(?!{DATE})\d[\d,.]*+)(?:st|nd|rd|th)?\s?"
+    rf"(?P<{name}>{DATE}|(?!{DATE})\d++(?:[,.]\d++)*+)(?:st|nd|rd|th)?\s?"
     rf"(?P<{name}_scale>k\b|thousand|million|billion)?"
     for name in ("low", "high")
 )
@@ -49,6 +49,7 @@ _BEFORE = re.compile(
     rf"except|without|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:(?:those|ones|any)\s+)?(?P<done>(?<!\bno\s)[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
 )
+_MINUS = re.compile(r"(?<!\S)[-–−]\Z")
 #: "no cars", of which those "over 20000" are not wanted; what is "under 20000" may well be.
 _NO_SUCH = re.compile(
     r"(?:(?P<start>^|,)|\s)\s*(?:no|exclud(?:e|ing)|avoid|hide|skip|don['\u2019]?t\s+(?:show|want)|"
@@ -61,7 +62,9 @@ _WANTED = re.compile(
 )
 _OR_BEFORE = re.compile(r"\bor(?:\s+(?:any|some)thing)?(?:\s+(?:that|which))?\s*\Z", re.IGNORECASE)
 #: What joined a phrase that was left out, and joins nothing then.
-_LOOSE = re.compile(r"^\s{3,}(?:and|but)\s|\s{3,}(?:and|but)(?=\s{3,}|\s*$)", re.IGNORECASE)
+_LOOSE = re.compile(
+    r"^\s{3,}(?:and|but)\s|\s{3,}(?:and|but)(?=\s{3,}|\s*$)|(?<=\s\s\s),", re.IGNORECASE
+)
 _OR_AFTER = re.compile(r"[\s,]*or\b", re.IGNORECASE)
 #: Words after a number and "or" that ask for less.
 _LESS = {*phrases_of(TABLE["or_less"]), *phrases_of(TABLE["last"])}
@@ -92,9 +95,9 @@ _FORMS = tuple(
         rf"(?P<name>[^\W\d_]+)\s+{_LOW}\s*(?:to|-|–)\s*{_HIGH}",
         rf"(?P<year>(?P<bare>{DATE}))(?!\s+(?:and|or|to)\b)",
         # The name of a field: "2 bedrooms", "3 years old", "level 5", "no deposit".
-        r"(?:(?:exactly|only|just)\s+)?(?P<low>\d+)[\s-]+"
+        r"(?:(?:exactly|only|just)\s+)?(?P<low>\d+)(?:\s+or\s+(?P<other>\d+))?[\s-]+"
         r"(?P<exact>(?:year|month|week)s?[\s-]old|(?!(?:year|month|week|day|hour|minute)s?\b)[^\W\d_]+)",
-        r"(?P<exact>[^\W\d_]+)\s+(?:(?:of|is|exactly)\s+)?(?P<low>\d+)"
+        r"(?P<exact>[^\W\d_]+)\s+(?:(?:of|is|exactly)\s+)?(?P<low>\d+)(?:\s+or\s+(?P<other>\d+))?"
         rf"(?![\d.,]*\d|\+|\s?[-–%$€£]|\s?(?:{_MEASURES})\b)",
         r"(?:no|zero|without(?:\s+an?y?)?)\s+(?P<none>(?:[^\W\d_]+\s+)??[^\W\d_]+)"
         r"(?:\s+(?:needed|required|necessary))?"
@@ -113,7 +116,7 @@ _PERIOD = re.compile(
 _DAYS = 31
 #: Characters before a phrase in which words that belong to it are looked for.
 _NEAR = 60
-_NEXT_WORD = re.compile(r"\s+([^\W\d_]+)(?!\w)")
+_NEXT_WORD = re.compile(r"\s+(?:of\s+)?([^\W\d_]+)(?!\w)")
 _LAST_WORD = re.compile(r"([^\W\d_]+)(?:\s+of)?\s+$")
 
 
@@ -193,6 +196,7 @@ def _read(
     limits = _limits(groups)
     said = match[0].lower()
     unit = "$" if groups.get("currency") else (groups.get("unit") or "").lower()
+    unit = unit or "$" * bool(_PERIOD.match(text, match.end()))
     phrase = Measure(
         frozenset([*_WORD.findall(said), unit, "in" if groups.get("decade") else ""]),
         unit,
@@ -200,13 +204,16 @@ def _read(
         tuple(value for _, value in limits),
         frozenset(_WORD.findall((groups.get("exact") or groups.get("none") or "").lower())),
     )
-    fields = phrase.fields(ranges)
-    names += fields if len(fields) > 1 and any(map(groups.get, _SIGNS.values())) else []
+    named = {} if phrase.exact else _named_before(match, text, ranges)
+    fields = phrase.fields(named, is_named=True) or phrase.fields(ranges)
+    is_said = any(map(groups.get, (*_SIGNS.values(), "year"))) and not groups.get("bare")
+    names += fields if len(fields) > 1 and is_said else []
     if len(fields) != 1:
         return None
     [name] = fields
     name_words, values = words_of(name), phrase.values_in(words_of(name), *ranges[name][2:])
-    if not values[0] <= values[1 % len(values)] or math.inf in values:  # type: ignore[operator]
+    is_period = len(values) > 1 and not phrase.exact
+    if math.inf in values or (is_period and not values[0] <= values[1]):  # type: ignore[operator]
         return None
     limits = [(sign, value) for (sign, _), value in zip(limits, values, strict=True)]
     said_name = (groups.get("name") or "").lower()
@@ -216,20 +223,10 @@ def _read(
     # "July" alone may be a name, "july start" is none.
     if (bare := groups.get("bare")) and bare.isalpha() and (start, end) == match.span():
         return None
-    before = _BEFORE.search(text, max(0, start - _NEAR), start)
-    is_negated = False
-    if before and not (before["done"] and phrase.exact):  # "not furnished 2 bedrooms"
-        start, is_negated = before.start(), bool(before["negation"])
+    start, is_negated = _beginning(match, text, start, is_period=is_period)
     is_age = isinstance(values[0], float) and values[0] < FIRST_YEAR
     if {"older", "newer"} & phrase.words and is_age:
         limits = [(sign.translate(_MIRRORED), value) for sign, value in limits]
-    is_limit = len(limits) == 1 or text[:start].rstrip().endswith("s")  # "no films in 1984"
-    such = _NO_SUCH.search(text, 0, start)
-    # Without a comma what is older than something is "no cars older than 2012".
-    if such and such["start"] is None and "than" not in said:
-        such = None
-    if is_limit and such and not _WANTED.match(match[0]):
-        start, is_negated = such.start(), True
     if is_negated and len(limits) == 1 and not phrase.exact:
         limits, is_negated = [(_OPPOSITE[sign], value) for sign, value in limits], False
     factor = factor_of(unit, name_words)
@@ -237,9 +234,36 @@ def _read(
         Where(f"{name}{sign}{value if isinstance(value, str) else f'{value * factor:.12g}'}")
         for sign, value in limits
     ]
-    periods = [join_all(conditions[at : at + 2]) for at in range(0, len(conditions), 2)]
+    size = 1 if phrase.exact else 2  # a period has two limits
+    periods = [join_all(conditions[at : at + size]) for at in range(0, len(conditions), size)]
     tree = join_all(periods, Or)
     return NumberPhrase(start, end, Not(tree) if is_negated else tree)
+
+
+def _beginning(match: re.Match[str], text: str, start: int, *, is_period: bool) -> tuple[int, bool]:
+    """Return where a phrase begins with its verbs and its negation, and whether it has one."""
+    before, is_negated = _BEFORE.search(text, max(0, start - _NEAR), start), False
+    # "not furnished 2 bedrooms".
+    if before and not (before["done"] and match.groupdict().get("exact")):
+        start, is_negated = before.start(), bool(before["negation"])
+    if _MINUS.search(text, 0, start):
+        start, is_negated = start - 1, not is_negated
+    is_limit = not is_period or text[:start].rstrip().endswith("s")  # "no films in 1984"
+    such = _NO_SUCH.search(text, 0, start)
+    # Without a comma what is older than something is "no cars older than 2012".
+    is_such = such is not None and (such["start"] is not None or "than" in match[0].lower())
+    if such and is_such and is_limit and not _WANTED.match(match[0]):
+        start, is_negated = such.start(), True
+    return start, is_negated
+
+
+def _named_before(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Return the fields that the word before a match names: "deposit under 600 euro"."""
+    before = _LAST_WORD.search(text, max(0, match.start() - _NEAR), match.start())
+    # Of "2 bedrooms max 1500" the bedrooms are two.
+    is_counted = before and re.search(r"\d[\s-]?\Z", text[: before.start()])
+    said = {before[1].lower()} if before and not is_counted else set[str]()
+    return {name: known for name, known in ranges.items() if share_word(said, words_of(name))}
 
 
 def _extent(match: re.Match[str], text: str, name_words: Set[str]) -> tuple[int, int]:
@@ -269,7 +293,7 @@ def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str
         return (("=", 0.0),)
     scale = groups.get("low_scale")
     if groups.get("exact"):
-        return (("=", _value(groups["low"])),)
+        return [("=", _value(number)) for number in (groups["low"], *others)]
     if groups.get("high"):
         high_scale = groups.get("high_scale")
         low, high = _value(groups["low"], scale or high_scale), _value(groups["high"], high_scale)
@@ -294,8 +318,8 @@ def _first_year(decade: str) -> float:
 
 def _value(digits: str | None, scale: str | None = None) -> float | str:
     plain = (digits or "").rstrip(".,")
-    if date := read_date(plain):
-        return date
+    if day := read_date(plain):
+        return day
     # A comma before three digits, or a point before three zeros, separates thousands.
     plain = re.sub(r",(?=\d{3}(?!\d))|\.(?=000(?!\d))", "", plain).replace(",", ".")
     try:
