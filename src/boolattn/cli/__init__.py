@@ -84,6 +84,7 @@ def main() -> None:
         with installed_by("train", "this"):
             sys.exit(app(standalone_mode=False))
     except (click.Abort, KeyboardInterrupt):
+        click.echo("boolattn: stopped", err=True)
         sys.exit(1)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

@@ -123,9 +123,9 @@ def delete(index: str, ids: tuple[str, ...]) -> None:
     """Delete documents by id; with an unknown id nothing is deleted."""
     from boolattn.stores.address import open_store
 
-    names = list(ids)
-    if names == ["-"]:
-        names = [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    names = dict.fromkeys(ids)
+    if [*names] == ["-"]:
+        names = dict.fromkeys(line.rstrip("\n") for line in sys.stdin if line.strip())
     store = open_store(index)
     store.delete(names)
     click.echo(f"{index}: {len(names)} deleted, {plural(store.n_documents, 'document')} left")

@@ -229,6 +229,8 @@ class StoreQueryReader(QueryReader):
             return {}
         names = {word for atom in atoms(plan.tree) for word in _WORD.findall(atom.words)}
         names -= set(_WORD.findall(" ".join(QUOTED.findall(plan.text))))
+        fields = set().union(*map(words_of, self.reader.fields()))
+        names = {word for word in names if word.lower() not in fields}
         unknown = sorted(w for w in names if len(w) >= _SHORTEST and not self._is_word(w.lower()))
         terms = [next(iter(terms_of(word)), "") for word in unknown]
         counts = self.reader.frequencies(terms) if unknown else []
