@@ -21,8 +21,6 @@ _FOLDABLE = (
     *(BoolAttnLayer, ScopePredictor, BiasPredictor, CuePredictor),
     *(nn.Linear, nn.Conv1d, nn.Identity, nn.ModuleDict),
 )
-#: Columns of a layer's matrix are padded to a multiple of this, or the product is slow.
-_ALIGNED = 8
 #: The largest logit of an unbounded threshold; finite, as it is added to others.
 _MAX_LOGIT = 7.5e3
 
@@ -71,7 +69,8 @@ class FoldedLayer:
             weight = weight @ layer.reduce.weight.float()
         constants = (cue, start, near, outer, outer_bias, factor)
         self.constants = torch.cat([part.flatten() for part in constants])
-        weight = F.pad(weight, (0, 0, 0, -len(weight) % _ALIGNED))
+        # With columns that are no multiple of 8 the product is slow.
+        weight = F.pad(weight, (0, 0, 0, -len(weight) % 8))
         self.weight = weight.to(operators.dtype)
         widths = (n_inner, min(64, n_lanes(n_inner)), head_size, n_lanes(head_size))
         self.sizes = (n, n_heads, len(weight), n_kernel, *widths)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from boolattn.search import Searcher
 
 _MIN_MEMORY = 768 << 20
-_SAMPLE = 20  # documents that are looked at for titles
 _WIDTH = 200  # of a line about a field
 _FILES = (
     "A .jsonl, .json, .csv, .tsv, .parquet or .xlsx file, a folder of .txt, .md, .html and .pdf "
@@ -79,7 +78,7 @@ def index(out: str | None, model: str, **options: Any) -> None:
         )
     _print_summary(searcher, start)
     with searcher.store.reading() as reader:
-        sample = reader.sample(_SAMPLE)
+        sample = reader.sample(20)
     texts = dict.fromkeys(n for d in sample for n, v in d.metadata.items() if isinstance(v, str))
     if texts and not any(document.title for document in sample):
         note(f"documents have no title; --title-field takes one of {', '.join(texts)}")

@@ -36,8 +36,6 @@ _CONFIGURATION = (
     *("num_attention_heads", "n_heads", "relative_attention_num_buckets", "local_attention"),
     *("global_attn_every_n_layers", "boolattn"),
 )
-#: No encoder reads more tokens of a text.
-MAX_TOKENS = 8192
 _QUERIES_AT_ONCE = 32
 
 
@@ -66,8 +64,8 @@ class TorchEncoder(Encoder):
         self.labels: dict[str, Sequence[str]] = {}
         self.dimension = int(towers.get_embedding_dimension() or 0)
         self.similarity = str(towers.similarity_fn_name)
-        # Models without a limit have none, or infinity.
-        self.max_tokens = int(min(getattr(towers, "max_seq_length", None) or 512, MAX_TOKENS))
+        # Models without a limit have none, or infinity; no encoder reads more than 8192 tokens.
+        self.max_tokens = int(min(getattr(towers, "max_seq_length", None) or 512, 8192))
         if towers.device.type != "cpu":
             self.block_size = 1 << 14  # a whole segment
         self._must_normalise = must_normalise(towers)  # of others no bit may change

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 DOCUMENT = "document"
 INDEX = "model.safetensors.index.json"
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +198,7 @@ class Card:
 
     base: str = ""  # what the towers were initialised from; by default the name it was loaded by
     licence: str = "apache-2.0"  # identifier of the weights' licence, as model hubs write it
-    data: str = UNKNOWN
+    data: str = "unknown"
     command: str = ""  # that trained the model
 
 
@@ -255,7 +254,7 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
         config = encoder.config.boolattn_config
         plugin = f"{config.variant} variant in the query encoder; gate: {config.gate}"
     rows = {
-        "base encoder": card.base or base_name(encoder) or UNKNOWN,
+        "base encoder": card.base or base_name(encoder) or "unknown",
         "family": cast("Any", encoder).base_model.config.model_type,
         "weights": "shared by both towers" if towers.is_shared else "separate for each tower",
         "pooling": towers.pooling,

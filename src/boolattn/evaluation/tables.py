@@ -18,7 +18,6 @@ from boolattn.files import require
 
 #: Significance level at which a difference is marked.
 _LEVEL = 0.05
-_STYLE = re.compile(r"\x1b\[[\d;]*m")
 # Okabe and Ito's palette for all kinds of colour vision.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 
@@ -107,7 +106,7 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """
     padded = []
     for cells in zip(columns, *rows, strict=True):
-        texts = [_STYLE.sub("", cell) for cell in cells]
+        texts = [re.sub(r"\x1b\[[\d;]*m", "", cell) for cell in cells]
         width, is_text = max(map(len, texts)), any(map(str.isalpha, "".join(texts[1:])))
         spaces = (" " * (width - len(text)) for text in texts)
         pairs = zip(cells, spaces, strict=True)

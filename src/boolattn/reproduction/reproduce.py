@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Documents of a BM25 ranking that hard negatives are drawn from.
-_N_RANKED = 100
 #: What a training that is not finished was begun with.
 _BEGUN = "begun.json"
 #: Marks of p values below a level.
@@ -273,14 +271,14 @@ def _trained(run: PlannedRun, paths: Paths, details: dict[str, Any]) -> Sentence
 
 
 def _bm25(corpus: Corpus, preset: Preset, work: Path) -> Path:
-    """Rank the training queries by BM25, for hard negatives; return the file."""
+    """Write the first 100 documents by BM25 of each training query, for hard negatives."""
     split = preset.data.train
     digest = data_fingerprint(corpus.dataset, split.split("+"))
     path = work / "bm25" / f"{corpus.dataset.name}-{split}-{digest}.run"
     if not path.is_file():
         queries = corpus.split(split)
         ranker = Bm25Ranker([document.text for document in corpus.dataset.documents])
-        ranking = ranker.rank([query.text for query in queries], _N_RANKED)
+        ranking = ranker.rank([query.text for query in queries], 100)
         write_run(path, ranking, [query.id for query in queries], list(corpus.rows))
     return path
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h11
 import uvicorn
@@ -28,21 +28,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import boolattn
 from boolattn.errors import ConfigError
+from boolattn.search import Searcher
 from boolattn.service import schemas
 from boolattn.service.handlers import Handlers
 from boolattn.service.middleware import LimitsMiddleware
 from boolattn.service.schemas import raise_again
 from boolattn.service.settings import ServiceSettings
 
-if TYPE_CHECKING:
-    from boolattn.search import Searcher
-
 logger = logging.getLogger(__name__)
 
 _MAX_CONNECTIONS = 1000
 
 
-def create_app(searcher: "Searcher", settings: ServiceSettings | None = None) -> FastAPI:
+def create_app(searcher: Searcher, settings: ServiceSettings | None = None) -> FastAPI:
     """Build the application over an index."""
     settings = settings or ServiceSettings()
     handlers = Handlers(searcher, settings)

@@ -21,7 +21,6 @@ import click
 if TYPE_CHECKING:
     import socket
 _PAUSE_S, _MAX_PAUSE_S, _LONG_S = 1.0, 30.0, 60.0
-_PR_SET_PDEATHSIG = 1
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -55,7 +54,7 @@ def supervise(
             if not worker:
                 os.setpgid(0, 0)  # Ctrl-C comes only from the parent, and SIGTERM when it ends
                 with suppress(OSError, AttributeError):
-                    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+                    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
                 return listener, partial(os.write, writing, b"1")
             os.close(writing)
             is_ready = bool(os.read(reading, 1))  # nothing if the worker has ended

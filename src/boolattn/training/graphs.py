@@ -37,8 +37,6 @@ MULTIPLES = {"query": 16, "document": 32, SCOPE: 16}
 _BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids", "scopes")
 #: Tasks that are recorded, by the setting ``captured``.
 _TASKS = {"none": (), "queries": ("query", SCOPE), "all": ("query", SCOPE, "document")}
-#: Passes before a recording, in which libraries choose kernels and allocate memory.
-_N_WARMUP = 3
 
 
 def capture(towers: SentenceTransformer, which: str) -> Captured | None:
@@ -139,7 +137,7 @@ class Captured:
         torch.cuda.synchronize(device)
         with uncached:
             with torch.cuda.stream(stream):
-                for _ in range(_N_WARMUP):
+                for _ in range(3):  # in which libraries choose kernels and allocate memory
                     vectors = weights.call(warm_up)
                     gradients = weights.gradients(vectors, torch.zeros_like(vectors))
                 del vectors, gradients

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HELD_OUT = "held_out"
-_EVALUATED_AT_ONCE = 128
 #: So many batches are drawn at once and sorted by length, so that little is padded.
 _SORTED_BATCHES = 32
 
@@ -113,7 +112,7 @@ class Batches:
     def parse(self, model: ParserModel, device: torch.device) -> list[ParserOutput]:
         """Parse all queries."""
         outputs: list[ParserOutput] = []
-        for rows in torch.arange(len(self._queries)).split(_EVALUATED_AT_ONCE):
+        for rows in torch.arange(len(self._queries)).split(128):
             logits = model(*(part.to(device) for part in self.features(rows.tolist())))
             arrays = type(logits)(*(part.float().cpu().numpy() for part in logits))
             outputs += [

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from boolattn.training.loop import Log
     from boolattn.training.settings import PretrainSettings
 
-_EVALUATED_AT_ONCE = 64
-
 
 @dataclass(eq=False)
 class Pretrainer:
@@ -95,7 +93,7 @@ class Pretrainer:
         cue, scope = torch.zeros(2, 3, len(OPERATORS))
         labels = LabelledSentences(sentences, self.tokenizer)
         is_right: list[Tensor] = []
-        for rows in torch.arange(len(sentences)).split(_EVALUATED_AT_ONCE):
+        for rows in torch.arange(len(sentences)).split(64):
             part = send_to_device(labels.batch(rows.tolist()), self.encoder.device)
             record = self._forward(part, by_label=True)[0]
             is_cue = (record.cue_states[-1].cue_logits > 0).float()

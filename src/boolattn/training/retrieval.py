@@ -160,7 +160,13 @@ class RetrievalTraining:
         self.model.train()
         after = partial(self.after_step, optimizer=loop.optimizer)
         loop.run(lambda _step: self.losses(next(batches)), self.log, after)
-        metrics = _summary(self.run.history)
+        metrics: dict[str, float] = {}
+        for row in self.run.history:
+            if row.get("eval_is_best"):
+                names = (n for n in row if n.startswith("eval_") and n != "eval_is_best")
+                metrics |= {name: row[name] for name in names} | {"best_step": row["step"]}
+            elif "loss" in row:
+                metrics["loss"] = row["loss"]
         if settings.keep == "last" or BEST_BY not in metrics:
             self.save()
         self.run.finish(metrics)
@@ -246,15 +252,3 @@ def require_gpu(preset: Preset) -> None:
             f"preset {preset.name} needs a GPU and there is none; use the preset demo, or "
             "--set train.needs_gpu=false to run it on the CPU"
         )
-
-
-def _summary(history: list[dict[str, float]]) -> dict[str, float]:
-    """Collect the last loss and the metrics of the best evaluation."""
-    summary: dict[str, float] = {}
-    for row in history:
-        if row.get("eval_is_best"):
-            names = [name for name in row if name.startswith("eval_") and name != "eval_is_best"]
-            summary |= {name: row[name] for name in names} | {"best_step": row["step"]}
-        elif "loss" in row:
-            summary["loss"] = row["loss"]
-    return summary

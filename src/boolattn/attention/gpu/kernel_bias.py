@@ -22,7 +22,6 @@ _TILE = 16
 _MOST_BYTES = 2
 #: Most channels of an expert that attention's program of every head reads itself.
 _FEW_INNER = 32
-_MOST_COMPILED = 4096
 #: Compiled kernels by what Triton compiles them for.
 _COMPILED: dict[tuple[object, ...], Any] = {}
 
@@ -54,7 +53,7 @@ def launch(
         return
     compiled = kernel[grid](*tensors, *numbers, *constants, num_warps=n_warps)
     if not address % 16:
-        if len(_COMPILED) > _MOST_COMPILED:
+        if len(_COMPILED) > 4096:
             _COMPILED.clear()
         _COMPILED[key] = compiled
 

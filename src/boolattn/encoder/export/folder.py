@@ -18,10 +18,9 @@ from torch import Tensor, nn
 
 from boolattn.checksums import SUMS, file_sum, write_manifest
 from boolattn.encoder.export import graphs
-from boolattn.encoder.export.graphs import TEXTS, TowerGraph, content, finish_graph, trace
 from boolattn.encoder.parser import MAX_TOKENS, SETTINGS, ParserModel
 from boolattn.encoder.torch_encoder import TorchEncoder
-from boolattn.encoders.callables import Encoder, unit
+from boolattn.encoders.callables import unit
 from boolattn.encoders.int8 import (
     TORCH,
     WEIGHTS_MAP,
@@ -46,8 +45,6 @@ from boolattn.query.parsed_query import decode, mark_operators
 from boolattn.query.parser import GRAPH, OUTPUTS, Parser, ParserManifest, open_tokenizer
 from boolattn.query.parser import MANIFEST as PARSER_MANIFEST
 
-#: Files of a torch model that are text and small; weights and tokenizers are stored once.
-_SMALL = (".json", ".txt", ".md")
 #: Least share of texts of equal structure in both backends.
 LEAST_AGREEMENT = 0.8
 
@@ -77,7 +74,10 @@ def export_model(
         builder.write_weights()
         manifest = builder.write_rest()
         log("comparing with torch")
-        agreement = check_agreement(encoder, OnnxEncoder(draft, manifest))
+        encoders, agreement = (encoder, OnnxEncoder(draft, manifest)), {}
+        for kind, method in ((QUERY, "queries"), (OPERAND, "operands"), (DOCUMENT, "documents")):
+            here, there = (unit(getattr(e, f"encode_{method}")(graphs.TEXTS)) for e in encoders)
+            agreement[f"{kind}_cosine"] = round(float((here * there).sum(1).min()), 5)
         if int8:
             # The torch model that is restored from this folder has the rounded weights.
             write_torch(draft, restored := scratch / "restored")
@@ -102,7 +102,7 @@ class _Export:
     #: Where a tensor of the torch model is, by content: its key, and that of its scale.
     _torch_entries: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def add(self, name: str, graph: TowerGraph) -> None:
+    def add(self, name: str, graph: graphs.TowerGraph) -> None:
         """Trace a graph, round its weights, and collect its tensors."""
         traced, fused = (self.scratch / f"{name}.{kind}.onnx" for kind in ("traced", "fused"))
         graphs.write_graph(graph, traced)
@@ -111,7 +111,7 @@ class _Export:
         places: dict[str, str] = {}
         for key, value in values.items():
             if value.nbytes >= graphs.MIN_BYTES:
-                places[key] = self._keys.setdefault(content(value), f"{name}.{key}")
+                places[key] = self._keys.setdefault(graphs.content(value), f"{name}.{key}")
                 self._tensors.setdefault(places[key], value)
         self._graphs[name] = (final, places)
         for key, value in before.items():
@@ -122,10 +122,10 @@ class _Export:
                 entry = {"key": places[key]}
             else:
                 continue
-            self._torch_entries.setdefault(content(value), entry | {"is_transposed": False})
+            self._torch_entries.setdefault(graphs.content(value), entry | {"is_transposed": False})
             if value.ndim == 2:
                 flipped = entry | {"is_transposed": True}
-                self._torch_entries.setdefault(content(value.T), flipped)
+                self._torch_entries.setdefault(graphs.content(value.T), flipped)
 
     def write_weights(self) -> None:
         """Write all tensors once, the graphs that refer to them, and where torch's are."""
@@ -134,7 +134,7 @@ class _Export:
             file = path.relative_to(self.source).as_posix()
             entries[file] = {}
             for name, value in read_tensors([path]).items():
-                entry = self._torch_entries.get(content(value.astype(np.float32)))
+                entry = self._torch_entries.get(graphs.content(value.astype(np.float32)))
                 if entry is None:
                     key = f"{TORCH}.{file}.{name}"
                     self._tensors[key] = value
@@ -160,8 +160,9 @@ class _Export:
         else:
             tokenizer: Any = towers.tokenizer
             tokenizer.backend_tokenizer.save(str(self.draft / TOKENIZER))
+        small = (".json", ".txt", ".md")  # weights and tokenizers are stored once
         for path in sorted(self.source.rglob("*")):
-            if path.is_file() and path.suffix in _SMALL and path.name not in (TOKENIZER, SUMS):
+            if path.is_file() and path.suffix in small and path.name not in (TOKENIZER, SUMS):
                 copy = self.draft / TORCH / path.relative_to(self.source)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
@@ -186,15 +187,6 @@ class _Export:
         )
 
 
-def check_agreement(torch: Encoder, onnx: Encoder) -> dict[str, float]:
-    """Return the least cosines of the vectors of queries, operands and documents."""
-    agreement = {}
-    for kind, method in ((QUERY, "queries"), (OPERAND, "operands"), (DOCUMENT, "documents")):
-        here, there = (unit(getattr(e, f"encode_{method}")(TEXTS)) for e in (torch, onnx))
-        agreement[f"{kind}_cosine"] = round(float((here * there).sum(1).min()), 5)
-    return agreement
-
-
 class ParserGraph(nn.Module):
     """A parser from word vectors to logits, for one text without padding."""
 
@@ -217,7 +209,7 @@ def export_parser(
     target: str | Path,
     *,
     encoder: str | Path | None = None,
-    texts: Sequence[str] = TEXTS,
+    texts: Sequence[str] = graphs.TEXTS,
 ) -> ParserManifest:
     """Write a parser folder for onnxruntime, complete or not at all, and compare it with torch.
 
@@ -235,8 +227,8 @@ def export_parser(
         scratch_folder() as scratch,
     ):
         example = (torch.zeros(1, 8, table.shape[1]),)
-        trace(ParserGraph(model), example, (1,), scratch / GRAPH)
-        finish_graph(scratch / GRAPH, draft / GRAPH)
+        graphs.trace(ParserGraph(model), example, (1,), scratch / GRAPH)
+        graphs.finish_graph(scratch / GRAPH, draft / GRAPH)
         if "table" not in shared:
             save_file({"values": words, "scales": scales}, draft / ParserManifest.table)
         if "tokenizer" not in shared:

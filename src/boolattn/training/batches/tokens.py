@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Features = dict[str, Any]
 
 _TEXTS_AT_ONCE = 4096
-_LENGTH = 128  # most tokens of a sentence
 #: Batches without padding are filled up to a multiple of so many tokens, so that few CUDA graphs
 #: serve all, with so many texts, some of them empty.
 MULTIPLE, N_FILLERS = 1024, 4
@@ -172,7 +171,7 @@ class LabelledSentences:
 
     def __init__(self, sentences: Sequence[Sentence], tokenizer: PreTrainedTokenizerBase) -> None:
         self.sentences, self._padding = sentences, int(tokenizer.pad_token_id or 0)
-        options = {"truncation": True, "max_length": _LENGTH, "return_offsets_mapping": True}
+        options = {"truncation": True, "max_length": 128, "return_offsets_mapping": True}
         texts = [sentence.text for sentence in sentences]
         self._encoded: Any = tokenizer(texts, **options) if texts else {}
         self._label = cache(self._find_label)
