@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from boolattn.plugin.explain import Explanation
-    from boolattn.query.plan import Plan
 
 FORMATS = {"cue": ".2f", "scope": ".2f", "bias": "+.2f"}
 
@@ -61,7 +60,13 @@ def explain(text: str, model: Path | None, figure: Path | None, as_json: bool) -
         print_json(values | {"parsed": parsed})
     else:
         click.secho(f"\n{text}", bold=True)
-        click.echo(_parse_line(plan))
+        if isinstance(plan.parsed, Atom):
+            kind = f"a request for {plan.parsed.text!r}" if plan.is_request else "one operand"
+            click.echo(f"parsed as {kind}: searched as one text")
+        else:
+            used = "" if plan.is_composed else ", too low: searched as one text"
+            confidence = f"(confidence {plan.confidence:.0%}{used})"
+            click.echo(f"parsed as {unparse(plan.parsed)}   {confidence}")
         if result is not None:
             gates = [name.upper() for name, is_open in result.gate.items() if is_open]
             click.echo(f"open gates: {', '.join(gates) or 'none'}\n\n{_table(result)}")
@@ -84,15 +89,6 @@ def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizer
     if not hasattr(encoder.base_model, "boolattn"):
         attach(encoder, "shipped")
     return encoder, AutoTokenizer.from_pretrained(home, local_files_only=True)
-
-
-def _parse_line(plan: Plan) -> str:
-    parsed = plan.parsed
-    if isinstance(parsed, Atom):
-        kind = f"a request for {parsed.text!r}" if plan.is_request else "one operand"
-        return f"parsed as {kind}: searched as one text"
-    used = "" if plan.is_composed else ", too low: searched as one text"
-    return f"parsed as {unparse(parsed)}   (confidence {plan.confidence:.0%}{used})"
 
 
 def _table(result: Explanation) -> str:

@@ -26,9 +26,8 @@ from boolattn.checksums import write_sums
 from boolattn.encoder.bool_bert import QUERY, BoolBertModel, base_name
 from boolattn.errors import ConfigError, MissingDataError
 from boolattn.files import atomic_folder, scratch_folder
+from boolattn.plugin import storage
 from boolattn.plugin.install import NAME, detach, forward_of
-from boolattn.plugin.storage import FILE, refuse_adapters, strict_loading
-from boolattn.plugin.storage import load as load_attached
 from boolattn.settings import Checked, build, checked, limited
 
 if TYPE_CHECKING:
@@ -168,8 +167,8 @@ def tower_of(model: SentenceTransformer, route: str) -> Transformer:
 
 
 def _load(source: str | Path) -> PreTrainedModel:
-    if (Path(source) / FILE).is_file():
-        return load_attached(source)
+    if (Path(source) / storage.FILE).is_file():
+        return storage.load(source)
     return cast("PreTrainedModel", from_pretrained(AutoModel, source))
 
 
@@ -181,7 +180,7 @@ def from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an 
     if is_path and not (path / "config.json").is_file():
         raise MissingDataError(f"{source} holds no config.json; name an encoder's folder")
     if path.is_dir():
-        with strict_loading(path):
+        with storage.strict_loading(path):
             return kind.from_pretrained(str(source), local_files_only=True)
     try:
         return kind.from_pretrained(str(source))
@@ -208,7 +207,7 @@ def load_towers(folder: str | Path, *, device: str | None = None) -> SentenceTra
     folder = Path(folder)
     if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
         raise MissingDataError(f"{folder} holds no model: neither modules.json nor config.json")
-    with strict_loading(folder):
+    with storage.strict_loading(folder):
         return SentenceTransformer(str(folder), device=device, local_files_only=True)
 
 
@@ -229,7 +228,7 @@ def save_towers(
     384
     """
     folder = Path(folder)
-    refuse_adapters(model)
+    storage.refuse_adapters(model)
     settings_of(model)  # refuses a model of another kind
     with atomic_folder(folder, replace=True, marker="modules.json", finish=write_sums) as draft:
         model.save_pretrained(str(draft), create_model_card=False)

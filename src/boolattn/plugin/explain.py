@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from boolattn.attention.config import OPERATORS
 from boolattn.files import require
 from boolattn.plugin.backend import BACKENDS, WITHOUT_INTERFACE, family_of, recording
 from boolattn.plugin.install import plugin_of
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from boolattn.attention.layer import LayerBias
 
     Array = NDArray[np.float32]
 
@@ -111,31 +108,26 @@ def explain(
     [cues] = record.cue_states
     is_open = cues.gate.open[0].bool().tolist()
     names = plugin.config.operators
+    # A layer without a bias is zero.
+    scope, bias = np.zeros((2, len(attention), len(names), len(ids)), np.float32)
+    change = np.zeros_like(scope[:, 0])
+    for index, layer in record.biases.items():
+        scope[index] = _array(layer.inside[0].mean(-1).T)
+        # (heads, tokens, columns); the columns after the operators are padding.
+        by_key = (layer.factors.query * layer.factors.key)[0, ..., : len(names)]
+        bias[index] = _array(layer.factors.scale * by_key.mean(0).T)
+        moved = attention[index].double() - layer.attention_before(attention[index])
+        change[index] = _array(moved[0].mean((0, 1)))
     return Explanation(
         text=text,
         tokens=tuple(str(token) for token in tokenizer.convert_ids_to_tokens(ids)),
         operators=names,
         gate=dict(zip(names, is_open, strict=True)),
         cue=_array(cues.cue[0]),
-        **_by_layer(record.biases, attention, len(ids)),
+        scope=scope,
+        bias=bias,
+        attention_change=change,
     )
-
-
-def _by_layer(
-    biases: dict[int, LayerBias], attention: Sequence[torch.Tensor], n_tokens: int
-) -> dict[str, Array]:
-    """Return the arrays with a layer axis; a layer without a bias is zero."""
-    shape = (len(attention), len(OPERATORS), n_tokens)
-    scope, bias = np.zeros((2, *shape), np.float32)
-    change = np.zeros_like(scope[:, 0])
-    for index, layer in biases.items():
-        scope[index] = _array(layer.inside[0].mean(-1).T)
-        # (heads, tokens, columns); the columns after the operators are padding.
-        by_key = (layer.factors.query * layer.factors.key)[0, ..., : shape[1]]
-        bias[index] = _array(layer.factors.scale * by_key.mean(0).T)
-        moved = attention[index].double() - layer.attention_before(attention[index])
-        change[index] = _array(moved[0].mean((0, 1)))
-    return {"scope": scope, "bias": bias, "attention_change": change}
 
 
 def _array(tensor: torch.Tensor) -> Array:

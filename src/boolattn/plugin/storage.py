@@ -89,7 +89,17 @@ def attach(
     if isinstance(config, str):
         if config != "shipped":
             raise ConfigError(f"config must be settings or 'shipped', got {config!r}")
-        return _load_shipped(encoder)
+        paths = sorted(_SHIPPED_FOLDER.glob(f"*/{FILE}"))
+        for path in paths:
+            header, _ = _read(path)
+            is_alike = np.allclose(header["sample"], _sample(encoder), atol=1e-2)
+            if header["encoder"] == _sizes(encoder) and is_alike:
+                return load_plugin(encoder, path.parent)
+        names = " and ".join(path.parent.name for path in paths)
+        raise PluginMismatchError(
+            f"no shipped plug-in was trained for this encoder, only for {names}; "
+            "attach an untrained one and train it"
+        )
     if config is None:
         config = BoolAttnConfig(gate="label" if tokenizer is None else "lexicon")
     lexicon = None
@@ -158,19 +168,6 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
         reason = str(error).splitlines()[-1].strip()
         raise PluginMismatchError(f"{path} does not fit its own settings: {reason}") from error
     return plugin
-
-
-def _load_shipped(encoder: PreTrainedModel) -> BoolAttn:
-    paths = sorted(_SHIPPED_FOLDER.glob(f"*/{FILE}"))
-    for path in paths:
-        header, _ = _read(path)
-        is_alike = np.allclose(header["sample"], _sample(encoder), atol=1e-2)
-        if header["encoder"] == _sizes(encoder) and is_alike:
-            return load_plugin(encoder, path.parent)
-    raise PluginMismatchError(
-        f"no shipped plug-in was trained for this encoder, only for "
-        f"{' and '.join(path.parent.name for path in paths)}; attach an untrained one and train it"
-    )
 
 
 def refuse_adapters(model: nn.Module) -> None:
