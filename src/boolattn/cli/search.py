@@ -60,7 +60,7 @@ _LEFT_OUT = 5  # documents left out that are named
 @option("--explain", is_flag=True, help="Show the rank of each result for each operand.")
 @model_option
 @option("--verify", is_flag=True, help="Check hashes of the index files.")
-@option("--fields", help=f"To show: {', '.join(BASE_FIELDS)}, or names of the metadata; with commas.")
+@option("--fields", help=f"To show: {', '.join(BASE_FIELDS)}, names of metadata; with commas.")
 @option("--format", "form", type=click.Choice(FORMATS), default="table", help="Of the results.")
 @json_option
 def search(index: str, query: tuple[str, ...], k: int, **options: Any) -> None:
