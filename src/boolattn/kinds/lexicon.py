@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,8 +21,6 @@ from boolattn.errors import ConfigError
 from boolattn.jsonl import read_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     Spans = Iterable[tuple[int, int]]

@@ -20,10 +20,16 @@ _NOTATIONS = (
     rf"(?P<day>{DAY})\s+(?:of\s+)?(?P<month>{_MONTH})(?!\w)\.?(?:,?\s+(?P<year>{YEAR})(?!\w))?",
 )
 _DATES = tuple(re.compile(notation, re.IGNORECASE) for notation in _NOTATIONS)
-DATE = "|".join(
-    re.sub(r"\(\?P<\w+>", "(?:", notation).replace("(?P=sign)", "[./]")
-    for notation in reversed(_NOTATIONS)
-)
+_NAMELESS = (re.sub(r"\?P<\w+>", "?:", n).replace("(?P=sign)", "[./]") for n in _NOTATIONS[::-1])
+_ANY = re.compile(rf"(?<!\w)(?:{'|'.join(_NAMELESS)})(?!\w)", re.IGNORECASE)
+#: In place of each character of a date: patterns of phrases need not know how dates are written.
+_MARK = "\ue000"
+DATE = f"{_MARK}++"
+
+
+def mark_dates(text: str) -> str:
+    """Return a text with marks in place of dates."""
+    return _ANY.sub(lambda match: _MARK * len(match[0]), text)
 
 
 def read_date(text: str) -> str:

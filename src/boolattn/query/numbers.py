@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
-from boolattn.query.dates import DATE, DAY, YEAR, read_date
+from boolattn.query.dates import DATE, DAY, YEAR, mark_dates, read_date
 from boolattn.query.fields import (
     FIRST_YEAR,
     TABLE,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from boolattn.query.fields import Range
 
 _LOW, _HIGH = (
-    rf"(?P<{name}>{DATE}|(?!{DATE})\d++(?:[,.]\d++)*+)(?:st|nd|rd|th)?\s?"
+    rf"(?P<{name}>{DATE}|\d++(?:[,.]\d++)*+)(?:st|nd|rd|th)?\s?"
     rf"(?P<{name}_scale>k\b|thousand|million|billion)?"
     for name in ("low", "high")
 )
@@ -84,8 +84,7 @@ _FORMS = tuple(
         # "from 2020 on", but not "from 2020 on disc".
         rf"(?:from|since)\s+{_LOW}\s+(?:and\s+)?"
         rf"(?P<limit>onwards?|on(?!\s+(?!(?:{_NO_UNITS})\b)\w))",
-        rf"(?:in|(?<!available )(?<!valid )from|during|of(?=\s+\d+-)|on(?=\s+(?:{DATE})))"
-        r"\s+(?:the\s+year\s+)?"
+        rf"(?:in|(?<!available )(?<!valid )from|during|o[fn](?=\s+{DATE}))\s+(?:the\s+year\s+)?"
         rf"(?P<year>{DATE}|{YEAR})(?:\s+(?:and|or)\s+(?:in\s+)?(?P<other>{DATE}|{YEAR}))?"
         r"(?!\s+(?:and|onwards?|or|to)\b|\s?[-–])",
         rf"{_CURRENCY}{_LOW}(?P<limit>\+){_UNIT}",
@@ -142,8 +141,9 @@ def find_numbers(
     phrases: list[NumberPhrase] = []
     quoted = [match.span() for match in QUOTED.finditer(text)]
     text = _SPELLED.sub(lambda m: _NUMBERS[m[0].lower()].zfill(len(m[0])), text)
+    marked = mark_dates(text)
     for form in _FORMS:
-        for match in form.finditer(text):
+        for match in form.finditer(marked):
             taken = [*quoted, *(phrase[:2] for phrase in phrases)]
             is_taken = any(start < match.end() and match.start() < end for start, end in taken)
             names = list[str]()
@@ -151,7 +151,8 @@ def find_numbers(
                 phrases.append(phrase)
             elif names and notes is not None:
                 fields = " and ".join(names)
-                notes.append(f"{match[0].strip()!r} fits {fields}, so it is text; name one of them")
+                said = text[slice(*match.span())].strip()
+                notes.append(f"{said!r} fits {fields}, so it is text; name one of them")
     return _with_or(text, sorted(phrases))
 
 
@@ -192,9 +193,10 @@ def _read(
     match: re.Match[str], text: str, ranges: Mapping[str, Range], names: list[str]
 ) -> NumberPhrase | None:
     """Return the phrase of a match; of a comparison, add several fields that fit to ``names``."""
-    groups = match.groupdict()
+    spans = {name: match.span(name) for name, group in match.groupdict().items() if group}
+    groups = {name: text[slice(*span)] for name, span in spans.items()}
     limits = _limits(groups)
-    said = match[0].lower()
+    said = text[slice(*match.span())].lower()
     unit = "$" if groups.get("currency") else (groups.get("unit") or "").lower()
     unit = unit or "$" * bool(_PERIOD.match(text, match.end()))
     phrase = Measure(
@@ -252,7 +254,7 @@ def _beginning(match: re.Match[str], text: str, start: int, *, is_period: bool) 
     such = _NO_SUCH.search(text, 0, start)
     # Without a comma what is older than something is "no cars older than 2012".
     is_such = such is not None and (such["start"] is not None or "than" in match[0].lower())
-    if such and is_such and is_limit and not _WANTED.match(match[0]):
+    if such and is_such and is_limit and not _WANTED.match(text, match.start()):
         start, is_negated = such.start(), True
     return start, is_negated
 
@@ -283,7 +285,7 @@ def _extent(match: re.Match[str], text: str, name_words: Set[str]) -> tuple[int,
     return before.start() if before and is_named else start, end
 
 
-def _limits(groups: Mapping[str, str | None]) -> Sequence[tuple[str, float | str]]:
+def _limits(groups: Mapping[str, str]) -> Sequence[tuple[str, float | str]]:
     """Return signs and values: a number, or a date as 2021-03, without a year as --03."""
     others = [other] if (other := groups.get("other")) else []
     if decade := groups.get("decade"):
