@@ -40,6 +40,13 @@ def test_csv_reads_numbers_but_not_names_that_look_like_them(tmp_path):
     assert (second.text, second.metadata) == ("12", {"year": -2.5, "code": "x", "note": "old"})
 
 
+def test_a_heading_that_has_a_name_twice_is_refused(tmp_path):
+    path = tmp_path / "docs.csv"
+    path.write_text("id,text,text\n1,a,b\n")
+    with pytest.raises(DataError, match=r"docs\.csv:1: the heading names 'text' more than once"):
+        list(read_documents(path))
+
+
 def test_parquet(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow.parquet import write_table
@@ -204,8 +211,10 @@ def test_a_markdown_file_has_the_title_of_its_first_level_and_no_markup(tmp_path
     (tmp_path / "a.md").write_text(
         "## Part\n\n# The **best** [soup](x.html)\n\n[![Build](b.svg)](ci) Is *hot*, 2*3*4.\n"
     )
+    (tmp_path / "a.txt").write_text("\ufeffants", encoding="utf-8")  # as Windows writes it
     (tmp_path / "b.md").write_text("## Part\n\n```\n# a comment\n```\n")
-    first, second = read_documents(tmp_path)
+    first, plain, second = read_documents(tmp_path)
+    assert plain.text == "ants"
     assert first.title == "The best soup"
     assert first.text == "Part\n\nThe best soup\n\n Is hot, 2*3*4."
     assert second.title == "b"
@@ -224,7 +233,7 @@ def test_html_pdf_and_excel_files(tmp_path):
     (tmp_path / "c.pdf").write_text("no PDF")
     bad = []
     page, blank = read_documents(tmp_path, on_error=lambda error: bad.append(str(error)))
-    assert (page.title, page.text.split()) == ("Soup & co", ["Hot", "beans", "."])
+    assert (page.title, page.text) == ("Soup & co", "Hot beans.")
     assert (blank.title, blank.text) == ("Blank", "")
     assert len(bad) == 1
     assert "c.pdf: damaged, encrypted, or not PDF" in bad[0]

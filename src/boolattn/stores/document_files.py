@@ -10,6 +10,7 @@ import ast
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -166,6 +167,9 @@ def _csv(path: Path, lines: Lines, delimiter: str) -> Rows:
             number = reader.line_num + 1
             yield number, DataError(f"{path}:{number}: not CSV ({error})")
             continue
+        names = Counter(filter(None, reader.fieldnames or ()))
+        if twice := [name for name, n in names.items() if n > 1]:
+            raise DataError(f"{path}:1: the heading names {twice[0]!r} more than once")
         values = [value for value in row.values() if isinstance(value, str)]
         number = reader.line_num - sum(value.count("\n") for value in values)
         if None in row or len(values) < len(row):

@@ -39,7 +39,7 @@ def plain_markdown(text: str) -> str:
 
 
 def _plain(path: Path) -> tuple[str, str]:
-    return "", "\n".join(line for _, line in read_lines(path))
+    return "", "\n".join(line for _, line in read_lines(path)).removeprefix("\ufeff")
 
 
 def _markdown(path: Path) -> tuple[str, str]:
@@ -56,6 +56,8 @@ def _html(path: Path) -> tuple[str, str]:
 
     page = LexborHTMLParser(path.read_bytes())
     page.strip_tags(["script", "style", "noscript", "template"])
+    page.unwrap_tags(["a", "b", "code", "em", "i", "mark", "small", "span", "strong", "sub", "sup"])
+    page.merge_text_nodes()  # or each word in bold type is a line
     heading = page.css_first("title") or page.css_first("h1")
     text = page.body.text(separator="\n", strip=True) if page.body else ""
     return heading.text(strip=True) if heading else "", text
