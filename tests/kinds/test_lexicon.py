@@ -58,6 +58,14 @@ def claim(text, kind, kinds=KINDS):
         ("ground turkey", "poultry"),
         ("smoked salmon", "seafood"),
         ("Add some Gruyère.", "cheese"),
+        ("a porcelain jar", "ceramics"),
+        ("an old trombone", "wind instrument"),
+        ("two armchairs", "furniture"),
+        ("a grey hoodie", "clothes"),
+        ("a used tram", "public transport"),
+        ("naproxen 250 mg", "painkiller"),
+        ("a sailing trip", "water sport"),
+        ("wild salmon", "sea creature"),  # a listed fish has kinds of fish below it
         ("a spoon of mayonnaise", "eggs"),
         ("panko", "gluten"),
         ("teriyaki sauce", "soy"),
@@ -286,3 +294,11 @@ def test_a_river_of_several_countries_is_of_none():
     tags, *_ = load_kinds().tags("A hotel on the Danube in Vienna.")
     assert not tags.isdisjoint(river)
     assert tags.isdisjoint(country)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("a spider", "insect"), ("a lion", "pet"), ("a tiger", "cat"), ("Peru", "USA")],
+)
+def test_a_longer_list_says_nothing_of_wider_kinds(text, kind):
+    assert claim(text, kind) == ABSENT
