@@ -438,6 +438,13 @@ def test_a_name_in_other_forms(text, expected):
     assert conditions(text, {"age": (1, 14), "start_date": dates, "posted_on": dates}) == expected
 
 
+def test_pounds_are_a_weight_where_a_field_has_one():
+    assert conditions("dogs under 20 pounds", {"price": (5, 900), "weight_kg": (1, 60)}) == [
+        "weight_kg<9.072"
+    ]
+    assert conditions("lamps under 20 pounds", {"price": (5, 900)}) == ["price<20"]
+
+
 def test_a_field_in_thousands():
     ranges = {"salary_thousand_eur": (18, 120)}
     for text in (

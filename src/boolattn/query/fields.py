@@ -22,7 +22,10 @@ _YEAR_NAMES, _YEAR_WORDS, _TIME_WORDS, _NO_UNITS, _PRICES, _INEXACT = (
     frozenset(TABLE[name].split())
     for name in ("year_names", "year_words", "time_words", "no_units", "prices", "inexact")
 )
-_MONEY_UNITS = next(asked for asked, names in _FIELDS if "price" in names)
+#: Without pounds, which are a weight too.
+_MONEY_UNITS = next(asked for asked, names in _FIELDS if "price" in names).difference(
+    *TABLE["units"].values()
+)
 _WORD = re.compile(r"[^\W\d_]+")
 #: The least that a field must fit by: a unit or an adjective, or its name and its range.
 _LEAST = 2.0
