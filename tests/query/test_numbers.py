@@ -438,6 +438,10 @@ def test_a_name_in_other_forms(text, expected):
     assert conditions(text, {"age": (1, 14), "start_date": dates, "posted_on": dates}) == expected
 
 
+def test_what_is_counted_in_a_day_is_no_money():
+    assert conditions("birds with over 30 a day", {"flights": (1, 90)}) == ["flights>30"]
+
+
 def test_pounds_are_a_weight_where_a_field_has_one():
     assert conditions("dogs under 20 pounds", {"price": (5, 900), "weight_kg": (1, 60)}) == [
         "weight_kg<9.072"

@@ -198,7 +198,8 @@ def _read(
     limits = _limits(groups)
     said = text[slice(*match.span())].lower()
     unit = "$" if groups.get("currency") else (groups.get("unit") or "").lower()
-    unit = unit or "$" * bool(_PERIOD.match(text, match.end()))
+    is_due = _PERIOD.match(text, match.end()) and any(words_of(n) & _MONEY for n in ranges)
+    unit = unit or "$" * bool(is_due)
     phrase = Measure(
         frozenset([*_WORD.findall(said), unit, "in" if groups.get("decade") else ""]),
         unit,
