@@ -425,11 +425,16 @@ def test_a_size_without_a_unit_is_exact():
     assert conditions("bike, size 54 cm", sizes) == []
 
 
+JUNE = ["start_date>=2025-06", "start_date<=2025-06"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("3 year old dog", ["age=3"]),
         ("starting after May 2025", ["start_date>2025-05"]),
+        ("start in May or June", ["start_date>=2025-05", "start_date<=2025-05", *JUNE]),
+        ("start July or August", []),
         ("posted in May", ["posted_on>=2025-05", "posted_on<=2025-05"]),
     ],
 )
@@ -447,6 +452,11 @@ def test_pounds_are_a_weight_where_a_field_has_one():
         "weight_kg<9.072"
     ]
     assert conditions("lamps under 20 pounds", {"price": (5, 900)}) == ["price<20"]
+
+
+def test_a_preposition_is_no_name_of_a_field():
+    ranges = {"built": (1890, 2023), "available_from": (2025, 2026, "2025-03-01", "2026-01-15")}
+    assert conditions("not from the 90s", ranges) == ["built>=1990", "built<=1999"]
 
 
 def test_a_field_in_thousands():
@@ -477,6 +487,7 @@ def test_two_periods_and_what_is_older(text, expected):
     ("text", "expected"),
     [
         ("rent max 900, deposit max 500", ["monthlyRent<=900", "deposit_eur<=500"]),
+        ("rent max 900 deposit max 500", ["monthlyRent<=900", "deposit_eur<=500"]),
         ("deposit under 600 and rent under 900", ["deposit_eur<600", "monthlyRent<900"]),
         ("rent under 100, bedrooms 2", ["monthlyRent<100", "bedrooms=2"]),
         ("2 bedrooms max 1500", ["monthlyRent<=1500", "bedrooms=2"]),
@@ -489,6 +500,8 @@ def test_each_number_belongs_to_the_name_beside_it(text, expected):
     assert sorted(read) == sorted(expected)
 
 
-@pytest.mark.parametrize("text", ["31 february 2025", "before 30 february", "after 2025-02-29"])
+@pytest.mark.parametrize(
+    "text", ["31 february 2025", "before 30 february", "after 2025-02-29", "before 29 february"]
+)
 def test_a_day_that_no_calendar_has_is_text(text):
     assert conditions(text, {"on": (2025, 2025, "2025-01-01", "2025-12-31")}) == []

@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 from click.testing import CliRunner
 
-from boolattn.cli import app
+from boolattn.cli import app, main
 from boolattn.errors import BoolattnError
 from boolattn.evaluation.ranking import read_run
 from boolattn.search import Searcher
@@ -160,7 +160,7 @@ def test_a_table_is_indexed_changed_and_described(place, monkeypatch):
         app, ["add", "table.index", "-", *fields], input="nr,what\n4,orchids\n"
     )
     assert "table.index: 3 documents" in new.stdout, new.output
-    assert "1 deleted, 2 documents left" in run("delete", "table.index", "1").stdout
+    assert "1 deleted, 2 documents left" in run("delete", "table.index", "1", "1").stdout
     about = json.loads(run("info", "table.index", "--json").stdout)
     assert (about["documents"], about["deleted"], about["changes"]) == (2, 1, 3)
     counts = {"documents": 1, "different": 1, "frequent": [["b", 1]], "is_exact": True}
@@ -363,3 +363,14 @@ def test_an_unknown_command_says_what_to_do(verb, hint):
     [line] = done.stderr.splitlines()
     assert f"no command {verb!r}" in line
     assert hint in line
+
+
+def test_an_interrupt_is_one_line(monkeypatch, capsys):
+    def interrupted(**_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("boolattn.cli.app", interrupted)
+    monkeypatch.setattr("gc.set_threshold", lambda _: None)
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert capsys.readouterr().err == "boolattn: stopped\n"

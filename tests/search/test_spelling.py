@@ -116,3 +116,21 @@ def test_nothing_is_corrected_without_words_or_parser(retriever):
     for settings in ({"words": False}, {"parser": None}):
         searcher = Searcher.from_texts(documents, retriever, **settings)
         assert searcher.search("chiken").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "n_asked"),
+    [("moths of Peru", 0), ("2 eggs, no fish under 900 in october 2025 over 3", 1)],
+)
+def test_a_database_is_asked_for_its_fields_once(reader, monkeypatch, text, n_asked):
+    asked = []
+    fields = type(reader).fields
+    monkeypatch.setattr(type(reader), "fields", lambda store: asked.append(1) or fields(store))
+    StoreQueryReader(None, reader).read(text)
+    assert len(asked) == n_asked
+
+
+def test_the_name_of_a_field_is_not_corrected():
+    documents = [{"text": f"soup of fish {n}", "preis": n} for n in range(3)]
+    [result] = Searcher.from_texts(documents).search_many(["soup preis fihs"])
+    assert result.notes == ("searched for 'fish' instead of 'fihs'",)

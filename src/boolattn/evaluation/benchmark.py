@@ -163,9 +163,9 @@ def prepare(
     if 0 < n_documents < len(documents):
         every = chain(*chosen.values())
         judged = frozenset().union(*(q.gold | q.excluded | q.partial for q in every))
-        rest = [row for row, document in enumerate(documents) if document.id not in judged]
-        n_more = max(0, min(len(rest), n_documents - (len(documents) - len(rest))))
-        more = set(rng.choice(rest, n_more, replace=False).tolist()) if n_more else set()
+        unjudged = [row for row, document in enumerate(documents) if document.id not in judged]
+        n_more = max(0, min(len(unjudged), n_documents - len(documents) + len(unjudged)))
+        more = set(rng.choice(unjudged, n_more, replace=False).tolist()) if n_more else set()
         # In the order of the corpus.
         documents = [d for row, d in enumerate(documents) if d.id in judged or row in more]
         limits.append(f"{len(documents):,} of {len(data.documents):,} documents")

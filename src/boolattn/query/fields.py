@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import cache, lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -23,9 +24,7 @@ _YEAR_NAMES, _YEAR_WORDS, _TIME_WORDS, _NO_UNITS, _PRICES, _INEXACT = (
     for name in ("year_names", "year_words", "time_words", "no_units", "prices", "inexact")
 )
 #: Without pounds, which are a weight too.
-_MONEY_UNITS = next(asked for asked, names in _FIELDS if "price" in names).difference(
-    *TABLE["units"].values()
-)
+_MONEY_UNITS = next(asked for asked, names in _FIELDS if "price" in names) - {"pounds"}
 _WORD = re.compile(r"[^\W\d_]+")
 #: The least that a field must fit by: a unit or an adjective, or its name and its range.
 _LEAST = 2.0
@@ -33,7 +32,6 @@ _LEAST = 2.0
 _AMOUNT = 20
 #: Names of fields that count thousands or millions.
 _SIZES = {"k": 1e3, "thousand": 1e3, "thousands": 1e3, "million": 1e6, "millions": 1e6}
-_THOUSAND = 1000
 FIRST_YEAR, _LAST_YEAR = 1000, 2100
 
 
@@ -52,7 +50,7 @@ class Measure(NamedTuple):
             return in_period(dates, *period) if period else ()
         size = next((size for name, size in _SIZES.items() if name in name_words), 1.0)
         numbers = (value for value in self.values if not isinstance(value, str))
-        return [value / size if value >= _THOUSAND else value for value in numbers]
+        return [value / size if value >= 1000 else value for value in numbers]
 
     def fields(self, ranges: Mapping[str, Range], *, is_named: bool = False) -> list[str]:
         """Return the field that fits best, or those that fit alike; they may have been named."""
@@ -119,10 +117,11 @@ def factor_of(unit: str, name_words: Set[str]) -> float:
     return factors[0] if factors else float(not is_other)
 
 
-def words_of(name: str) -> set[str]:
+@cache
+def words_of(name: str) -> frozenset[str]:
     """Return the words of a field's name, in lower case."""
     split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)  # also "kB", which is one word
-    return set(_WORD.findall(f"{name} {split}".replace("_", " ").lower()))
+    return frozenset(_WORD.findall(f"{name} {split}".replace("_", " ").lower()))
 
 
 def share_word(words: Iterable[str], name_words: Iterable[str]) -> bool:
@@ -133,6 +132,7 @@ def share_word(words: Iterable[str], name_words: Iterable[str]) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def _stem(word: str) -> str:
     return re.sub(r"(?:ing|ed|ly|e?s|e)\Z", "", word)[:6]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from boolattn.query.dates import DATE, DAY, YEAR, mark_dates, read_date
@@ -49,7 +50,7 @@ _BEFORE = re.compile(
     rf"except|without|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:(?:those|ones|any)\s+)?(?P<done>(?<!\bno\s)[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
 )
-_MINUS = re.compile(r"(?<!\S)[-–−]\Z")
+_MINUS = re.compile(r"(?<!\S)[-–−]")
 #: "no cars", of which those "over 20000" are not wanted; what is "under 20000" may well be.
 _NO_SUCH = re.compile(
     r"(?:(?P<start>^|,)|\s)\s*(?:no|exclud(?:e|ing)|avoid|hide|skip|don['\u2019]?t\s+(?:show|want)|"
@@ -112,11 +113,12 @@ _MONEY = frozenset(TABLE["money"].split())
 _PERIOD = re.compile(
     r"\s*(?:/|per\s|an?\s)\s*(?:month|week|night|day|year|hour)(?!\w)", re.IGNORECASE
 )
-_DAYS = 31
+_TAKEN = "\ue001"
 #: Characters before a phrase in which words that belong to it are looked for.
 _NEAR = 60
 _NEXT_WORD = re.compile(r"\s+(?:of\s+)?([^\W\d_]+)(?!\w)")
-_LAST_WORD = re.compile(r"([^\W\d_]+)(?:\s+of)?\s+$")
+#: Not of "2 bedrooms max 1500": the bedrooms are two.
+_LAST_WORD = re.compile(r"(?<!\w)(?<!\d[\s-])([^\W\d_]+)(?:\s+of)?\s+$")
 
 
 class NumberPhrase(NamedTuple):
@@ -139,16 +141,18 @@ def find_numbers(
     (8, 18, Where(text='weight<1'))
     """
     phrases: list[NumberPhrase] = []
-    quoted = [match.span() for match in QUOTED.finditer(text)]
     text = _SPELLED.sub(lambda m: _NUMBERS[m[0].lower()].zfill(len(m[0])), text)
-    marked = mark_dates(text)
+    # In the free text quotes and phrases are marks.
+    free, marked = QUOTED.sub(lambda m: _TAKEN * len(m[0]), text), mark_dates(text)
     for form in _FORMS:
         for match in form.finditer(marked):
-            taken = [*quoted, *(phrase[:2] for phrase in phrases)]
-            is_taken = any(start < match.end() and match.start() < end for start, end in taken)
             names = list[str]()
-            if not is_taken and (phrase := _read(match, text, ranges(), names)):
+            if _TAKEN in free[slice(*match.span())]:
+                continue
+            if phrase := _read(match, text, free, ranges(), names):
                 phrases.append(phrase)
+                start, end, _ = phrase
+                free = free[:start] + _TAKEN * (end - start) + free[end:]
             elif names and notes is not None:
                 fields = " and ".join(names)
                 said = text[slice(*match.span())].strip()
@@ -179,22 +183,11 @@ def without_numbers(text: str, phrases: Sequence[NumberPhrase]) -> str:
     return text if not phrases or _WORD.search(text) else "everything"
 
 
-def other_spans(text: str, phrases: Sequence[NumberPhrase]) -> tuple[tuple[int, int], ...]:
-    """Return the characters of the rest of a text.
-
-    >>> other_spans("soup under 15 minutes with fish", [NumberPhrase(5, 21, Where("x"))])
-    ((0, 4), (22, 31))
-    """
-    blank = without_numbers(text, phrases)
-    return tuple(match.span() for match in re.finditer(r"\S+(?:\s\S+)*", blank))
-
-
 def _read(
-    match: re.Match[str], text: str, ranges: Mapping[str, Range], names: list[str]
+    match: re.Match[str], text: str, free: str, ranges: Mapping[str, Range], names: list[str]
 ) -> NumberPhrase | None:
     """Return the phrase of a match; of a comparison, add several fields that fit to ``names``."""
-    spans = {name: match.span(name) for name, group in match.groupdict().items() if group}
-    groups = {name: text[slice(*span)] for name, span in spans.items()}
+    groups = {n: text[slice(*match.span(n))] for n, group in match.groupdict().items() if group}
     limits = _limits(groups)
     said = text[slice(*match.span())].lower()
     unit = "$" if groups.get("currency") else (groups.get("unit") or "").lower()
@@ -203,12 +196,13 @@ def _read(
     phrase = Measure(
         frozenset([*_WORD.findall(said), unit, "in" if groups.get("decade") else ""]),
         unit,
-        frozenset(_WORD.findall(text.lower())),
+        _words_in(text),
         tuple(value for _, value in limits),
         frozenset(_WORD.findall((groups.get("exact") or groups.get("none") or "").lower())),
     )
-    named = {} if phrase.exact else _named_before(match, text, ranges)
-    fields = phrase.fields(named, is_named=True) or phrase.fields(ranges)
+    named = {} if phrase.exact else _named(match, free, ranges)
+    others = {} if groups.get("name") else ranges
+    fields = phrase.fields(named, is_named=True) or phrase.fields(others)
     is_said = any(map(groups.get, (*_SIGNS.values(), "year"))) and not groups.get("bare")
     names += fields if len(fields) > 1 and is_said else []
     if len(fields) != 1:
@@ -219,10 +213,7 @@ def _read(
     if math.inf in values or (is_period and not values[0] <= values[1]):  # type: ignore[operator]
         return None
     limits = [(sign, value) for (sign, _), value in zip(limits, values, strict=True)]
-    said_name = (groups.get("name") or "").lower()
-    if said_name and not share_word({said_name, said_name.removesuffix("d")}, name_words):
-        return None  # "aged 3" is of an age
-    start, end = _extent(match, text, name_words)
+    start, end = _extent(match, free, name_words)
     # "July" alone may be a name, "july start" is none.
     if (bare := groups.get("bare")) and bare.isalpha() and (start, end) == match.span():
         return None
@@ -243,16 +234,21 @@ def _read(
     return NumberPhrase(start, end, Not(tree) if is_negated else tree)
 
 
+@lru_cache(maxsize=8)
+def _words_in(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))
+
+
 def _beginning(match: re.Match[str], text: str, start: int, *, is_period: bool) -> tuple[int, bool]:
     """Return where a phrase begins with its verbs and its negation, and whether it has one."""
     before, is_negated = _BEFORE.search(text, max(0, start - _NEAR), start), False
     # "not furnished 2 bedrooms".
     if before and not (before["done"] and match.groupdict().get("exact")):
         start, is_negated = before.start(), bool(before["negation"])
-    if _MINUS.search(text, 0, start):
+    if _MINUS.match(text, start - 1, start):
         start, is_negated = start - 1, not is_negated
     is_limit = not is_period or text[:start].rstrip().endswith("s")  # "no films in 1984"
-    such = _NO_SUCH.search(text, 0, start)
+    such = _NO_SUCH.search(text, max(0, start - _NEAR), start)
     # Without a comma what is older than something is "no cars older than 2012".
     is_such = such is not None and (such["start"] is not None or "than" in match[0].lower())
     if such and is_such and is_limit and not _WANTED.match(text, match.start()):
@@ -260,28 +256,27 @@ def _beginning(match: re.Match[str], text: str, start: int, *, is_period: bool) 
     return start, is_negated
 
 
-def _named_before(match: re.Match[str], text: str, ranges: Mapping[str, Range]) -> dict[str, Range]:
-    """Return the fields that the word before a match names: "deposit under 600 euro"."""
-    before = _LAST_WORD.search(text, max(0, match.start() - _NEAR), match.start())
-    # Of "2 bedrooms max 1500" the bedrooms are two.
-    is_counted = before and re.search(r"\d[\s-]?\Z", text[: before.start()])
-    said = {before[1].lower()} if before and not is_counted else set[str]()
-    return {name: known for name, known in ranges.items() if share_word(said, words_of(name))}
+def _named(match: re.Match[str], free: str, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Return the fields that a match, or the word before it, names: "deposit under 600 euro"."""
+    before = _LAST_WORD.search(free, max(0, match.start() - _NEAR), match.start())
+    said = (match.groupdict().get("name") or (before[1] if before else "")).lower()
+    forms = {said, said.removesuffix("d")}  # "aged 3" is of an age
+    return {name: known for name, known in ranges.items() if share_word(forms, words_of(name))}
 
 
-def _extent(match: re.Match[str], text: str, name_words: Set[str]) -> tuple[int, int]:
+def _extent(match: re.Match[str], free: str, name_words: Set[str]) -> tuple[int, int]:
     """Return the characters of a match without what is no unit, but with the field's name."""
     start, end = match.span()
     word = (match.groupdict().get("unit") or "").lower()
     if word and not is_unit(word) and not share_word({word}, name_words):
         end = match.start("unit")
     # "under 4% abv".
-    if (after := _NEXT_WORD.match(text, end)) and share_word({after[1].lower()}, name_words):
+    if (after := _NEXT_WORD.match(free, end)) and share_word({after[1].lower()}, name_words):
         end = after.end()
-    if name_words & _MONEY and (after := _PERIOD.match(text, end)):
+    if name_words & _MONEY and (after := _PERIOD.match(free, end)):
         end = after.end()
     # "bought in 2022".
-    before = _LAST_WORD.search(text, max(0, start - _NEAR), start)
+    before = _LAST_WORD.search(free, max(0, start - _NEAR), start)
     is_named = before is not None and share_word({before[1].lower()}, name_words)
     return before.start() if before and is_named else start, end
 
@@ -302,7 +297,7 @@ def _limits(groups: Mapping[str, str]) -> Sequence[tuple[str, float | str]]:
         low, high = _value(groups["low"], scale or high_scale), _value(groups["high"], high_scale)
         if isinstance(high, str) and not isinstance(low, str):
             # A year, or the day of a month: "from 2019 to May 2021", "10 to 20 May".
-            has_day = re.search(r"-\d\d-\d\d\Z", high) and low <= _DAYS
+            has_day = re.search(r"-\d\d-\d\d\Z", high) and low <= 31
             low = f"{high[:-2]}{low:02.0f}" if has_day else f"{low:04.0f}"
         return ((">=", low), ("<=", high if type(high) is type(low) else f"{high:.0f}"))
     if year := groups.get("year"):

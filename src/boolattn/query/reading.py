@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
 from boolattn.errors import QueryError, QuerySyntaxError
-from boolattn.query.numbers import other_spans
+from boolattn.query.numbers import without_numbers
 from boolattn.query.parsed_query import words
 from boolattn.query.plan import IS_OFF, NO_PARSER, Plan
 from boolattn.query.syntax import anchored, parse_with_spans
@@ -121,23 +121,26 @@ class QueryReader:
 
     def as_phrase(self, plan: Plan, reason: str) -> Plan:
         """Return the text as one operand, and why."""
-        whole = self._whole(plan.text)
+        phrase = self._whole(plan.text)
         if plan.is_request:
-            plan = replace(plan, parsed=whole, confidence=1.0, is_request=False)
+            plan = replace(plan, parsed=phrase, confidence=1.0, is_request=False)
         spans = self._spans([((0, len(plan.text)),)])
-        return replace(plan, tree=whole, spans=spans, fallback=reason)
+        return replace(plan, tree=phrase, spans=spans, fallback=reason)
 
     def with_conditions(self, plan: Plan, text: str, phrases: Sequence[NumberPhrase]) -> Plan:
         """Return the plan of a text whose number phrases were left out before it was parsed."""
-        rest, spans = plan.tree, plan.spans
-        if rest == self._whole(plan.text):  # it was not taken apart
-            others = other_spans(text, phrases)
-            rest, spans = self._whole(words(text, others)), (others, *spans[1:])
+        remainder, spans = plan.tree, plan.spans
+        if remainder == self._whole(plan.text):  # it was not taken apart
+            remaining = without_numbers(text, phrases)
+            others = tuple(match.span() for match in re.finditer(r"\S+(?:\s\S+)*", remaining))
+            remainder, spans = self._whole(words(text, others)), (others, *spans[1:])
         elif plan.text == "everything":  # nothing but numbers was typed
             spans = ((), *spans[1:])
-        tree = join_all([rest, *(phrase.tree for phrase in phrases)])
+        tree = join_all([remainder, *(phrase.tree for phrase in phrases)])
         spans += tuple((phrase[:2],) for phrase in phrases for _ in atoms(phrase.tree))
-        return replace(plan, text=text, wording=in_words(rest), tree=tree, parsed=tree, spans=spans)
+        return replace(
+            plan, text=text, wording=in_words(remainder), tree=tree, parsed=tree, spans=spans
+        )
 
     def _whole(self, text: str) -> QueryTree:
         """Return the tree of a text that is one operand."""
@@ -149,8 +152,8 @@ class QueryReader:
 
     def _read_parsed(self, text: str) -> Plan:
         """Read plain language; a long request is read as the words that name its object."""
-        whole = self._whole(text)
-        plan = Plan(text, in_words(whole), whole, whole, self._spans([((0, len(text)),)]))
+        phrase = self._whole(text)
+        plan = Plan(text, in_words(phrase), phrase, phrase, self._spans([((0, len(text)),)]))
         if self.parser is None:
             return replace(plan, fallback=NO_PARSER)
         [output] = self.parser.parse([text])

@@ -126,8 +126,8 @@ class Exclusion:
             for phrase, senses in self._phrases(words)
         )
         phrases = [(terms, senses) for terms, senses in pairs if terms]
-        rest = [word for word in words.split() if self._asked_for.isdisjoint(terms_of(word))]
-        values = self._values(" ".join(rest)) if self._reader.has_words else ()
+        unasked = [word for word in words.split() if self._asked_for.isdisjoint(terms_of(word))]
+        values = self._values(" ".join(unasked)) if self._reader.has_words else ()
         if (match := _OF_A_PLACE.fullmatch(words)) and not self._asked_for and not values:
             classes = [{self._class_of(tags[0]) for tags in senses} for _, senses in phrases]
             # "French" is a language too; "London" in "London buses" is not.

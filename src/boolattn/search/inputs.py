@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from boolattn.query.tokens import FIELD_NAME, QUOTED, find_cues, tokens_of
 from boolattn.query.tree import Not, Where, atoms, map_words
 from boolattn.settings import build, check_types, limited
 from boolattn.stores.analysis import terms_of
-from boolattn.stores.filters import Filter, number_ranges
+from boolattn.stores.filters import Field, Filter, number_ranges
 
 if TYPE_CHECKING:
     from boolattn.query.plan import Plan
@@ -153,6 +154,11 @@ class StoreQueryReader(QueryReader):
 
     reader: Reader
 
+    @cached_property
+    def _fields(self) -> Mapping[str, Field]:
+        """The fields of the metadata; a database is asked for them, so they are read once."""
+        return self.reader.fields()
+
     def read(self, text: str) -> Plan:
         """Read a query; a text in plain language that is a document's title stays one operand."""
         if not self.compose:
@@ -171,7 +177,8 @@ class StoreQueryReader(QueryReader):
             "between quotes it is text"
             for phrase in phrases
         ]
-        notes = [*notes, *unclear, *_word_note(words)]
+        better = ", ".join(f"{name!r} instead of {word!r}" for word, name in words.items())
+        notes = [*notes, *unclear, *([f"searched for {better}"] if better else [])]
         wording = _corrected(plan.wording, words)
         return replace(plan, tree=tree, wording=wording, notes=tuple(notes))
 
@@ -182,7 +189,7 @@ class StoreQueryReader(QueryReader):
         """
         conditions = [c for token in tokens_of(text) or () for c in token.conditions]
         names = (FIELD_NAME.match(condition) for condition in conditions)
-        is_known = self.mode == "auto" and any(n and n[0] in self.reader.fields() for n in names)
+        is_known = self.mode == "auto" and any(n and n[0] in self._fields for n in names)
         is_sign = self.mode == "auto" and conditions and not (is_known or '"' in text)
         if is_sign and self._numbers(text, []):
             return False
@@ -199,14 +206,14 @@ class StoreQueryReader(QueryReader):
         """Find numbers in a text that are conditions on the metadata, and what somebody did."""
         phrases = self._done(text)
         remaining = without_numbers(text, phrases)
-        numbers = find_numbers(remaining, lambda: number_ranges(self.reader.fields()), unclear)
+        numbers = find_numbers(remaining, lambda: number_ranges(self._fields), unclear)
         phrases = sorted([*phrases, *numbers])
         return [] if phrases and self.reader.has_title(text) else phrases
 
     def _done(self, text: str) -> list[NumberPhrase]:
         """Find what somebody has done, or has not, where a field with yes or no says so."""
         for match in _DONE.finditer(text):
-            for name in self.reader.fields():
+            for name in self._fields:
                 if share_word({match["verb"].lower()}, words_of(name)):
                     values = [value for value, _ in self.reader.value_counts(name, _FEW).frequent]
                     yes = [Where(f"{name}={v}") for v in values if str(v).lower() in _YES]
@@ -229,12 +236,12 @@ class StoreQueryReader(QueryReader):
             return {}
         names = {word for atom in atoms(plan.tree) for word in _WORD.findall(atom.words)}
         names -= set(_WORD.findall(" ".join(QUOTED.findall(plan.text))))
-        fields = set().union(*map(words_of, self.reader.fields()))
-        names = {word for word in names if word.lower() not in fields}
         unknown = sorted(w for w in names if len(w) >= _SHORTEST and not self._is_word(w.lower()))
         terms = [next(iter(terms_of(word)), "") for word in unknown]
         counts = self.reader.frequencies(terms) if unknown else []
         missing = [w for w, term, n in zip(unknown, terms, counts, strict=True) if term and not n]
+        # The name of a field is no error.
+        missing = [w for w in missing if not any(w.lower() in words_of(f) for f in self._fields)]
         better = {word: self._swapped(word) or self._nearest(word) for word in missing}
         return {word: name for word, name in better.items() if name}
 
@@ -263,11 +270,6 @@ class StoreQueryReader(QueryReader):
         better = min(near)[-1] if near else ""
         # A capital letter tells the island of Java from coffee.
         return better.capitalize() if word[0].isupper() else better
-
-
-def _word_note(replaced: Mapping[str, str]) -> list[str]:
-    words = ", ".join(f"{better!r} instead of {word!r}" for word, better in replaced.items())
-    return [f"searched for {words}"] if words else []
 
 
 def _corrected(text: str, replaced: Mapping[str, str]) -> str:

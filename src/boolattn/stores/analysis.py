@@ -105,8 +105,8 @@ def operand_terms(text: str) -> list[str]:
 
     >>> operand_terms("recipes with something sweet"), operand_terms("something you have to eat")
     (['sweet'], ['someth', 'eat'])
-    >>> operand_terms("from England"), operand_terms("The Who")
-    (['england'], ['who'])
+    >>> operand_terms("from England"), operand_terms("The Who"), operand_terms("driving jobs")
+    (['england'], ['who'], ['drive'])
     """
     terms = terms_of(text)
     for empty in (_WORDS["empty"], _WORDS["filler"]):
