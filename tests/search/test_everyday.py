@@ -67,6 +67,35 @@ def test_a_place_that_a_document_names_is_part_of_a_negated_one(everyday):
         assert "italy" not in found
 
 
+@pytest.fixture(scope="module")
+def loans():
+    texts = {
+        "house": "A loan for a house. We ask for a deposit of ten percent.",
+        "car": "Loans: a loan for a car, paid back in five years.",
+        "student": "Students pay their loan back. No deposit is needed.",
+        "long": "A loan for farms. No deposit is needed." + " The farm is valued each year." * 210,
+        "cake": "Cake with apples.",
+        "bike": "A bike for rent.",
+        "card": "A card for the cash machine.",
+    }
+    assert len(texts["long"]) > 6000
+    return Searcher.from_texts([{"id": name, "text": text} for name, text in texts.items()])
+
+
+@pytest.mark.parametrize("k", [1, 2, 10])
+@pytest.mark.parametrize("query", ["loan without deposit", "no deposit"])
+def test_what_a_document_says_that_it_lacks_comes_first(loans, query, k):
+    assert [hit.id for hit in loans.search(query, k=k).hits][:1] == ["student"]
+
+
+def test_only_not_raises_it_and_not_in_a_long_text(loans):
+    assert loans.search("loan").hits[0].id == "car"
+    scores = {hit.id: hit.score for hit in loans.search("no deposit").hits}
+    assert scores["student"] == 1
+    assert scores["long"] <= 0
+    assert "house" not in scores
+
+
 def test_a_small_collection_has_few_documents_that_fit(everyday):
     result = everyday.search("curry without coconut", k=20)
     assert {hit.id for hit in result.hits if hit.fits} == set(CURRIES)

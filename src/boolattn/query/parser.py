@@ -22,12 +22,7 @@ from tokenizers import Tokenizer
 from boolattn.checksums import DAMAGED, check_sums, read_manifest, read_typed_manifest, verify
 from boolattn.errors import ConfigError, DataError, MissingDataError
 from boolattn.files import check_regular
-from boolattn.query.parsed_query import (
-    ParserLogits,
-    ParserOutput,
-    decode,
-    mark_operators,
-)
+from boolattn.query.parsed_query import ParserLogits, ParserOutput, decode, mark_operators
 from boolattn.query.plan import check_budget
 from boolattn.settings import checked
 

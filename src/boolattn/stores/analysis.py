@@ -83,7 +83,7 @@ _PIECE = re.compile(r"[0-9A-Za-z_\u00c0-\u04ff]{1,6}|\w|[^\w\s]")
 _SENTENCE_ENDS = ("。", "！", "？", "\n", ". ", "! ", "? ", '." ', ".) ", ".\u201d ")
 _WORD_ENDS = (" ", "\n", "\t")
 #: Characters from which on a text is long, and tokens of its parts.
-_LONG, _PART = 6000, 400
+LONG, _PART = 6000, 400
 #: Passages are filled to this part, because tokens are only estimated.
 _FILLED = 0.9
 
@@ -284,7 +284,7 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     in passing.
     """
     counts: Counter[str] = Counter(analyzer().analyze(spaced(indexed_text(document))))
-    spans = cut(document.text, _PART if len(document.text) > _LONG else 0)
+    spans = cut(document.text, _PART if len(document.text) > LONG else 0)
     n_parts, tags = Counter[str](), set[str]()
     # "Alcohol-free" of a title, a value or a false field is said of the whole document.
     false = (f"{name}: no" for name in named_values(document.metadata, is_true=False))
