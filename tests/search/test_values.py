@@ -182,3 +182,19 @@ def test_values_exclude_beside_what_is_wanted(query, expected):
         {"id": "rex", "text": "Rex is a dog.", "coat": "short", "trained": True},
     ]
     assert ids(Searcher.from_texts(pets), query, len(expected)) == expected
+
+
+def test_it_in_capitals_is_a_word_and_no_pronoun():
+    searcher = Searcher.from_texts(
+        [
+            {"id": "support", "title": "IT support in a school", "text": "Forgotten passwords."},
+            {"id": "coder", "title": "Programmer", "text": "Remote.", "department": "IT"},
+            {"id": "nurse", "title": "Nurse", "text": "Night shifts. It pays well."},
+            {"id": "poster", "title": "Cook", "text": "LOVE IT OR LEAVE"},
+        ]
+    )
+    result = searcher.search("no IT")
+    assert {hit.id for hit in result.hits} == {"nurse", "poster"}
+    assert {left.why for left in result.left_out} == {"it mentions 'IT'"}
+    assert ids(searcher, "IT jobs", 2) == {"support", "coder"}
+    assert ids(searcher, "shifts but not it", 4) >= {"support", "nurse"}

@@ -51,11 +51,7 @@ class Worker:
 
 @contextmanager
 def cluster(
-    model: str,
-    fingerprint: str,
-    *,
-    address: str = "local",
-    batch_size: int | None = None,
+    model: str, fingerprint: str, *, address: str = "local", batch_size: int | None = None
 ) -> Iterator[Encode]:
     """Start workers that encode segments; those with another fingerprint are refused.
 

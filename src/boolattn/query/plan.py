@@ -13,7 +13,7 @@ import numpy as np
 
 from boolattn.errors import QueryError
 from boolattn.query.syntax import MAX_OPERANDS
-from boolattn.query.tokens import unused_cues
+from boolattn.query.tokens import spell_out, unused_cues
 from boolattn.query.tree import (
     MAX_CLAUSES,
     And,
@@ -225,9 +225,7 @@ def check_budget(n_operands: int = 0) -> None:
 
 
 def plan_queries(
-    readings: Sequence[Plan],
-    encoder: _Encoder,
-    known: Mapping[str, Vectors] | None = None,
+    readings: Sequence[Plan], encoder: _Encoder, known: Mapping[str, Vectors] | None = None
 ) -> list[Plan]:
     """Encode queries that were read: their wordings in one batch, the operands of all in another.
 
@@ -266,7 +264,7 @@ def _encoded(
 ) -> dict[str, Vectors]:
     """Encode different texts; no text has zeros."""
     different = list(dict.fromkeys(filter(None, texts)))
-    vectors = zip(different, encode(different), strict=True)
+    vectors = zip(different, encode([*map(spell_out, different)]), strict=True)
     return {"": np.zeros(dimension, np.float32), **dict(vectors)}
 
 

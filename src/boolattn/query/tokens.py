@@ -24,6 +24,8 @@ OPERATOR_WORDS = ("AND", "OR", "NOT")
 #: Largest weight of an operand.
 MAX_WEIGHT = 100
 
+#: A word in capitals that in lower case is a pronoun.
+_IT = re.compile(r"(?<![\w'’-])IT(?![\w'’-])")
 _CLOSING = {'"': '"', "“": "”", "„": "“”", "«": "»"}
 _BRACKETS = {"(": "(", "（": "(", ")": ")", "）": ")"}
 _CHARACTER = re.compile(r"\S")
@@ -53,6 +55,16 @@ _OPERATOR = re.compile(r"\b(?:and|or|not)\b", re.IGNORECASE)
 QUOTED = re.compile("|".join(f"{first}[^{last}]*[{last}]" for first, last in _CLOSING.items()))
 #: Words that make or imply operators, in the order of the file.
 WORDS: Mapping[str, Any] = package_table("boolattn.query", "cues.toml")
+
+
+def spell_out(text: str, name: str = "information technology") -> str:
+    """Replace IT by its name; in a line of capitals it is a pronoun.
+
+    >>> spell_out("IT jobs, is it hard"), spell_out("IT"), spell_out("IT WORKS")
+    ('information technology jobs, is it hard', 'information technology', 'IT WORKS')
+    """
+    lines = text.split("\n") if "IT" in text else [text]
+    return "\n".join(t if t.isupper() and t != "IT" else _IT.sub(name, t) for t in lines)
 
 
 def phrases_of(text: str) -> tuple[str, ...]:

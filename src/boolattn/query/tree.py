@@ -117,9 +117,7 @@ def operand(text: str, weight: float = 1.0) -> Atom:
 
 
 def answers(
-    query: QueryTree,
-    postings: Mapping[str, frozenset[str]],
-    universe: frozenset[str] | None = None,
+    query: QueryTree, postings: Mapping[str, frozenset[str]], universe: frozenset[str] | None = None
 ) -> frozenset[str]:
     """Return the ids of the documents that satisfy a query.
 

@@ -152,11 +152,7 @@ class Retrieval:
         return LexicalEvidence.of(self.reader, terms, self.where) if self.options.hybrid else None
 
     def _compose(
-        self,
-        keys: Keys,
-        values: Array,
-        evidence: LexicalEvidence | None,
-        size: int | None = None,
+        self, keys: Keys, values: Array, evidence: LexicalEvidence | None, size: int | None = None
     ) -> Array:
         """Rank documents by their similarities; return these with words and conditions."""
         if self.is_strict and self.options.verdicts:

@@ -243,10 +243,7 @@ class Searcher:
         """
         self._check_model()
         writer = Writer(
-            encoder=self.encoder,
-            passages=self.settings.passages,
-            encode=encode,
-            progress=progress,
+            encoder=self.encoder, passages=self.settings.passages, encode=encode, progress=progress
         )
         with self.store.adding() as draft:
             records = as_documents(documents, lambda name: bool(draft.known([name])))

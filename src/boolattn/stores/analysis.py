@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boolattn.files import package_table
 from boolattn.kinds.lexicon import VALUE, Kinds
-from boolattn.query.tokens import WORDS, any_of, find_cues
+from boolattn.query.tokens import WORDS, any_of, find_cues, spell_out
 from boolattn.query.tree import Operator
 from boolattn.stores.values import items
 
@@ -197,6 +197,7 @@ def spaced(text: str) -> str:
     >>> spaced("C++ or 汉字"), terms_of("not C, but C#")
     ('Cplusplus or  汉  字 ', ['c', 'csharp'])
     """
+    text = spell_out(text, "infotech")
     text = _SIGNED.sub(lambda match: match[1] + _SIGNS.get(match[2], "plusplus"), text)
     return _UNSPACED.sub(r" \1 ", text)
 
