@@ -107,8 +107,7 @@ def verify(folder: Path, sums: Mapping[str, str], manifest: str, remedy: str = D
         except (OSError, ValueError) as error:
             raise DataError(f"{path} is missing; {DAMAGED}") from error
         stamps.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
-    stamp = hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
-    known = cache_folder() / "verified" / stamp
+    known = cache_folder() / "verified" / hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
     with suppress(OSError):
         known.stat()
         return

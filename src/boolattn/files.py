@@ -32,8 +32,7 @@ def cache_folder() -> Path:
     """Return the folder of cached files: ``$BOOLATTN_CACHE``, or one in the user's cache."""
     if named := os.environ.get("BOOLATTN_CACHE"):
         return Path(named).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "boolattn"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "boolattn"
 
 
 def checkout_module(name: str, product: str = "") -> Any:  # noqa: ANN401 - a module
@@ -134,8 +133,7 @@ def atomic_folder(
         draft.mkdir(parents=True)
         yield draft
         for path in folder.iterdir() if folder.exists() else ():
-            is_old = path.name.endswith(_OLD) or (draft / path.name).exists()
-            if path.is_file() and not is_old:
+            if path.is_file() and not (path.name.endswith(_OLD) or (draft / path.name).exists()):
                 shutil.copy2(path, draft / path.name)
         finish(draft)
         if folder.exists():

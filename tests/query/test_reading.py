@@ -77,7 +77,7 @@ def test_typed_queries(text, expected):
     ("text", "expected"),
     [
         ("desserts that are not without eggs", "desserts AND eggs"),
-        ("pasta that isn't meat-free", "pasta AND meat"),
+        ("pasta that isn't without meat", "pasta AND meat"),
         ("desserts not lacking sugar", "desserts AND sugar"),
         ("no breakfast without cheese", "breakfast AND cheese"),
         ("belgian ales, none without sugar", "belgian ales AND sugar"),
@@ -86,6 +86,22 @@ def test_typed_queries(text, expected):
 )
 def test_two_negations_cancel_each_other(text, expected):
     assert tree(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pasta that isn't meat-free", "pasta NOT meat-free AND meat"),
+        ("baking not gluten free", "baking NOT gluten free AND gluten"),
+        ("not alcohol free", "everything NOT alcohol free"),
+        ("no sugar-free drinks", "NOT sugar-free AND drinks AND sugar"),
+        ("smoke free with balcony", "NOT smoke AND with balcony"),
+        ("beer, alcohol free", "beer NOT alcohol"),
+    ],
+)
+def test_what_is_not_free_of_something_is_excluded_for_saying_so(text, expected):
+    assert tree(text) == expected
+    assert read(text).warnings == ()
 
 
 @pytest.mark.parametrize(

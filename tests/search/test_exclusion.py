@@ -19,6 +19,7 @@ from tests.search import word_model
         ("A non-alcoholic punch", "alcoholic"),
         ("Free from gluten and with seeds", "gluten"),
         ("Found in all of Asia except Borneo", "Borneo"),
+        ("Held up by beams of air instead of poles.", "poles"),
     ],
 )
 def test_words_that_a_document_negates_are_not_asserted(text, words):
@@ -35,6 +36,10 @@ def test_words_that_a_document_negates_are_not_asserted(text, words):
         ("Driving licence required, no experience needed", "driving licence required"),
         ("Not only in Borneo but also in Sumatra", "Borneo Sumatra"),
         ("A sugar-free coconut curry, free delivery", "coconut curry delivery"),
+        ("This cake is not nut-free, nor is it without milk.", "nut"),
+        ("It isn't free of nuts. There is no shortage of eggs.", "nuts eggs"),
+        ("We cannot guarantee that it is nut-free. Don't forget the salt.", "nut salt"),
+        ("Why not add nuts? It is never non-alcoholic.", "nuts alcoholic"),
         ("", ""),
     ],
 )
@@ -74,3 +79,26 @@ def test_a_long_document_that_mentions_the_excluded_thing_in_passing_stays():
         result = searcher.search(query)
         assert {hit.id for hit in result} == {"passing", "other"}
         assert [row.id for row in result.left_out] == ["about"]
+
+
+def test_not_free_of_leaves_out_what_says_that_it_is_free():
+    texts = {
+        "plain": "Chocolate cake with butter.",
+        "said": "A gluten-free cake of almonds.",
+        "other": "A cake without gluten.",
+        "not": "This cake is not gluten-free.",
+        "pan": "Non-stick frying pan.",
+        "steel": "Frying pan of steel.",
+    }
+    searcher = Searcher.from_texts([Document(id=name, text=text) for name, text in texts.items()])
+    for query, expected in {
+        "cakes that are not gluten free": {"plain", "not"},
+        "cake NOT gluten-free": {"plain", "not"},
+        "gluten-free cake": {"said", "other"},
+        "frying pan, but not non-stick": {"steel"},
+    }.items():
+        result = searcher.search(query)
+        assert {hit.id for hit in result.hits[: len(expected)]} == expected
+        assert "operator" not in " ".join(result.warnings)
+    [left] = searcher.search("frying pan NOT non-stick").left_out
+    assert (left.id, left.why) == ("pan", "it is non-stick")

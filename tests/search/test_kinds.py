@@ -225,3 +225,21 @@ def test_what_a_title_or_value_is_free_of_the_text_does_not_have():
     }.items():
         left_out = searcher.search(query, 9).left_out
         assert {document.id: document.why for document in left_out} == expected
+
+
+def test_an_adjective_before_land_names_a_place():
+    kinds = load_kinds()
+    [greece] = kinds.senses("Greece")
+    for text in ("A Greek island", "the Greek Islands", "in Greek villages"):
+        assert kinds.witnesses(text, greece) == ["Greek"]
+    for text in ("Greek salad", "We speak Greek on the island", "a Greek restaurant"):
+        assert kinds.witnesses(text, greece) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("tablets", "gluten"), ("Hay fever", "food"), ("peanuts", "child"), ("fleece", "leather")],
+)
+def test_rare_senses_of_everyday_words_are_no_kinds(text, kind):
+    kinds = load_kinds()
+    assert not any(kinds.witnesses(text, tags) for tags in kinds.senses(kind))

@@ -106,11 +106,9 @@ class BoolAttn(nn.Module):
             return frozenset()
         factors = [cast("Any", layer).factor for layer in self.layers.values()]
         # Tensors of inference mode do not count their changes.
-        has_counts = not any(map(Tensor.is_inference, factors))
-        state = current_state(factors) if has_counts else []
+        state = [] if any(map(Tensor.is_inference, factors)) else current_state(factors)
         if self._idle is None or self._idle[0] != state or not state:
-            are_set = torch.stack(factors).flatten(1).any(1).tolist()
-            layers = zip(self.layers, are_set, strict=True)
+            layers = zip(self.layers, torch.stack(factors).flatten(1).any(1).tolist(), strict=True)
             self._idle = state, frozenset(int(name) for name, is_set in layers if not is_set)
         return self._idle[1]
 

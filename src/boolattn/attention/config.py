@@ -85,8 +85,7 @@ class BoolAttnConfig:
         if self.bounded_scope is None:
             object.__setattr__(self, "bounded_scope", not self.is_paper)
         if self.use_factor is None:
-            is_used = not self.is_paper and self.fixed_bias is None
-            object.__setattr__(self, "use_factor", is_used)
+            object.__setattr__(self, "use_factor", not self.is_paper and self.fixed_bias is None)
 
     @classmethod
     def of_saved(cls, values: Mapping[str, Any], source: str) -> BoolAttnConfig:

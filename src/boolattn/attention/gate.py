@@ -215,8 +215,7 @@ class LexiconGate(nn.Module):
         for step in range(1, longest):
             moved = F.pad(reach, (step, 0))[..., :n_tokens]
             covered = torch.maximum(covered, torch.where(moved > step, moved, 0))
-        wins = (covered == covered.amax(1, keepdim=True)) & (covered > 0)
-        return wins[:, 1:]
+        return ((covered == covered.amax(1, keepdim=True)) & (covered > 0))[:, 1:]
 
     def _is_whole_word(self, input_ids: Tensor, lengths: Tensor) -> Tensor:
         """Whether a cue of each length may start at each token. ``(batch, tokens, cues)``."""
@@ -226,6 +225,5 @@ class LexiconGate(nn.Module):
         # joined[i]: token i continues the word of token i - 1.
         joined = F.pad((flags & 1)[:, 1:] & (flags >> 1)[:, :-1], (1, int(self.cues.shape[1]) + 1))
         n_tokens = input_ids.shape[1]
-        starts = torch.arange(n_tokens, device=input_ids.device)
-        ends = starts[:, None] + lengths
+        ends = torch.arange(n_tokens, device=input_ids.device)[:, None] + lengths
         return (joined[:, :n_tokens, None] == 0) & (joined[:, ends] == 0)

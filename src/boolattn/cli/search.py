@@ -69,11 +69,10 @@ def search(index: str, query: tuple[str, ...], k: int, **options: Any) -> None:
     from boolattn.stores.filters import parse_filters
 
     quiet_libraries()
-    conditions = parse_filters(options["filters"])
     searcher = open_index(index, options["model"], verify=options["verify"])
     names = SearchOptions.__dataclass_fields__.keys() & options.keys()
     values = {name: options[name] for name in names if options[name] is not None}
-    values |= {"filters": conditions, "compose": not options["plain"]}
+    values |= {"filters": parse_filters(options["filters"]), "compose": not options["plain"]}
     fields = _choose_fields(options["fields"] or "", searcher.fields)
     form = "json" if options["as_json"] else options["form"]
     show = _printer(form, fields, k, explain=options["explain"])

@@ -267,5 +267,4 @@ def model_card(model: SentenceTransformer, card: Card, name: str) -> str:
     table = "\n".join(f"| {key} | {cell} |" for key, cell in cells.items())
     command = f"\nTrained with\n\n```sh\n{card.command}\n```\n" if card.command else ""
     values = {"name": name, "licence": card.licence, "table": table, "command": command}
-    template = Path(__file__).with_name("card.md").read_text("utf-8")
-    return Template(template).substitute(values)
+    return Template(Path(__file__).with_name("card.md").read_text("utf-8")).substitute(values)

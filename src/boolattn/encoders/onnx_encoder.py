@@ -71,8 +71,7 @@ class OnnxManifest:
         if TOKENIZER in sums:
             tokenizer = open_tokenizer(folder / TOKENIZER, self.query_length)
             vocabulary[sums[TOKENIZER]] = vocabulary_sum(tokenizer)
-        values = asdict(self) | {"files": sums, "vocabulary": vocabulary}
-        write_manifest(folder / MANIFEST, values)
+        write_manifest(folder / MANIFEST, asdict(self) | {"files": sums, "vocabulary": vocabulary})
 
 
 def is_onnx_folder(folder: Path) -> bool:

@@ -42,8 +42,7 @@ class JudgedSet:
     def within(self, depth: int | Ints) -> Ints:
         """Number of documents within one depth, or one depth for each ranking."""
         ranks = np.arange(self.is_at.shape[1])
-        is_within = self.is_at & (ranks < np.reshape(depth, (-1, 1)))
-        return np.asarray(is_within.sum(axis=1), np.int64)
+        return np.asarray((self.is_at & (ranks < np.reshape(depth, (-1, 1)))).sum(axis=1), np.int64)
 
     def reciprocal_rank(self, depth: int | None = None) -> Floats:
         """One divided by the rank of the first document, 0 if none is among the first results."""

@@ -108,8 +108,7 @@ def aligned(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     for cells in zip(columns, *rows, strict=True):
         texts = [re.sub(r"\x1b\[[\d;]*m", "", cell) for cell in cells]
         width, is_text = max(map(len, texts)), any(map(str.isalpha, "".join(texts[1:])))
-        spaces = (" " * (width - len(text)) for text in texts)
-        pairs = zip(cells, spaces, strict=True)
+        pairs = zip(cells, (" " * (width - len(text)) for text in texts), strict=True)
         padded.append([cell + space if is_text else space + cell for cell, space in pairs])
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*padded, strict=True))
 

@@ -1,7 +1,6 @@
 """The lexicon of kinds: which things are of which kind, and which places lie in which.
 
-Its file has WordNet's concrete nouns, and cities. Names are sorted and found by bisection: to make
-a dictionary of them takes longer than a query has use for it.
+Its file has WordNet's concrete nouns, and cities. A dictionary would take longer than bisection.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ NAME, MEMBER, CAPITAL, RELATED = 1, 2, 4, 8
 VALUE = "="  # begins the tag of a value of the metadata
 SHIFT = 4
 _LONGEST, _LIST = 4, 6  # words of a phrase, and characters between those of a list
+_FOOD, _LAND = 10, (12, 14)  # classes: of food; of places, and of islands, mountains and lakes
 _WORD = re.compile(r"[^\W_]+")
 _GAP = re.compile(r"[ \t\u00a0'’‐‑-]?|'s |’s ")
 _FREE = re.compile(r"(?:[-‐‑ ]free)?(?: (?!(?:and|but|for|in|or|with)\b)[\w-]+){0,2} ")
@@ -68,8 +68,9 @@ def _wordnet() -> _Wordnet:
 def _position(text: str) -> int | None:
     """Return the position of a name that, with its line's end, begins with a text."""
     line, names, starts = text.encode(), _wordnet().names, _wordnet().starts
-    rows = range(len(starts) - 1)
-    at = bisect_left(rows, line, key=lambda at: names[starts[at] : starts[at + 1]])
+    at = bisect_left(
+        range(len(starts) - 1), line, key=lambda at: names[starts[at] : starts[at + 1]]
+    )
     return at if names.startswith(line, starts[at]) else None
 
 
@@ -137,8 +138,7 @@ class Kinds:
                 continue
             node, self._n_nodes = self._n_nodes, self._n_nodes + 1
             self._wider[node] = tuple(entry >> SHIFT for entry in self._named(name)[:1])
-            kind = plain_phrase(name)
-            entry = node << SHIFT | NAME * name[0].isupper()
+            kind, entry = plain_phrase(name), node << SHIFT | NAME * name[0].isupper()
             self._added[kind] = (entry, *(self._known(kind) or ()))
             for phrase, text in phrases.items():
                 entries, member = self._find(phrase) or (), node << SHIFT | MEMBER
@@ -185,11 +185,14 @@ class Kinds:
                 length, end = n, at + n
                 is_inside = (joined[at] and capital[at - 1]) or (joined[end] and capital[end])
                 may_be_name = is_title or (all(capital[at:end]) and not is_inside)
-                may_be_noun = is_title or not (capital[at] and joined[at])
+                may_be = (is_title or not (capital[at] and joined[at]), capital[at])
                 names = [entry for entry in entries if may_be_name and entry & NAME]
-                may_be = (may_be_noun, capital[at])
                 nouns = [e for e in entries if not e & NAME and may_be[bool(e & CAPITAL)]]
                 chosen = tuple((nouns or names) if is_title else (names or nouns))
+                if joined[end] and any(entry & RELATED for entry in chosen):
+                    after = _tag((self._lookup(lowered[end]) or (0,))[0] >> SHIFT)
+                    if self.class_of(after) in _LAND:  # "a Greek island"
+                        chosen = tuple(entry & ~RELATED for entry in chosen)
                 if chosen:
                     yield Mention(words[at].start(), ends[end - 1], chosen)
                 if n == 1 or not self._is_divided(lowered[at:end], chosen):
@@ -255,8 +258,7 @@ class Kinds:
 
     def _named(self, phrase: str) -> tuple[int, ...]:
         entries = tuple(e for e in self._find(plain_phrase(phrase)) or () if not e & MEMBER)
-        is_name = phrase[:1].isupper()
-        return tuple(entry for entry in entries if bool(entry & NAME) == is_name) or entries
+        return tuple(e for e in entries if bool(e & NAME) == phrase[:1].isupper()) or entries
 
     def _find(self, phrase: str) -> tuple[int, ...] | None:
         """Return the entries of a phrase that is known; plurals count as singulars."""
@@ -280,8 +282,7 @@ class Kinds:
     def _dishes(self) -> frozenset[str]:
         """The tags of prepared food; a dish is also a bowl."""
         tags = [_tag(entry >> SHIFT) for entry in self._named("dish")]
-        food = self.class_of(_tag(self._named("dairy product")[0] >> SHIFT))
-        return frozenset(tag for tag in tags if self.class_of(tag) == food)
+        return frozenset(tag for tag in tags if self.class_of(tag) == _FOOD)
 
     def _tags(self, entries: Iterable[int]) -> Iterator[str]:
         for entry in entries:
@@ -291,14 +292,13 @@ class Kinds:
     def _closure(self, node: int) -> tuple[str, ...]:
         """Return the tags of a node and of all kinds that it is of."""
         if node not in self._ancestors:
-            wordnet, seen, stack = _wordnet(), set[int](), [node]
+            w, seen, stack = _wordnet(), set[int](), [node]
             while stack:
                 if (lower := stack.pop()) not in seen:
                     seen.add(lower)
                     stack += self._wider.get(lower, ())
-                    if lower < len(wordnet.classes):
-                        bounds = wordnet.parent_starts[lower : lower + 2]
-                        stack += wordnet.parents[slice(*bounds)].tolist()
+                    if lower < len(w.classes):
+                        stack += w.parents[slice(*w.parent_starts[lower : lower + 2])].tolist()
             self._ancestors[node] = tuple(map(_tag, seen))
         return self._ancestors[node]
 

@@ -141,8 +141,7 @@ def sdpa_attention(
         return done, None
     # Short texts without gradients are faster with the dense bias; see benchmarks.encoding.
     is_quick = not (torch.compiler.is_compiling() or torch.is_grad_enabled())
-    is_short = query.device.type == "cpu" and query.shape[2] <= SHORT
-    if is_quick and is_short:
+    if is_quick and (query.device.type == "cpu" and query.shape[2] <= SHORT):
         dense = layer.masked(attention_mask, query.dtype)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, dropout_p=dropout)
     else:
@@ -159,8 +158,7 @@ def _packed_attention(
         # torch's own flash attention; its public function for texts of any length has no dropout.
         flash = torch.ops.aten._flash_attention_forward
         return flash(*rows, starts, starts, longest, longest, dropout, False, False)[0][None]  # type: ignore[no-any-return]
-    sizes = starts.diff().tolist()
-    texts_heads = zip(*(part.split(sizes, 2) for part in heads), strict=True)
+    texts_heads = zip(*(part.split(starts.diff().tolist(), 2) for part in heads), strict=True)
     texts = [F.scaled_dot_product_attention(q, k, v, dropout_p=dropout) for q, k, v in texts_heads]
     return torch.cat(texts, 2).transpose(1, 2)
 

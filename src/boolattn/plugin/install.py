@@ -120,8 +120,7 @@ class EncoderForward:
         if labels is not None:
             return label_gate(labels, len(mask), mask.device)
         if gate is None:
-            closed = torch.zeros(len(mask), len(OPERATORS), device=mask.device)
-            return Gate(closed, is_open=False)
+            return Gate(torch.zeros(len(mask), len(OPERATORS), device=mask.device), is_open=False)
         if isinstance(gate, LearnedGate):
             return None
         if input_ids is None:

@@ -97,8 +97,7 @@ class Parser:
         words = values[ids].astype(np.float32) * scales[ids]
         check_budget()
         outputs = run_graph(session, OUTPUTS, {"words": words[None]}, self.folder / GRAPH)
-        logits = ParserLogits(*outputs)
-        return decode(logits, text, encoding.offsets, 0)
+        return decode(ParserLogits(*outputs), text, encoding.offsets, 0)
 
     @cached_property
     def _opened(self) -> tuple[Any, Any, NDArray[np.int8], NDArray[np.float32]]:

@@ -163,10 +163,9 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """What a user may not expect: cue words that became no operator, and why."""
         warnings = tuple(self._unused_cues())
-        is_chosen = self.fallback in ("", IS_OFF, NO_PARSER)
         if self.is_empty:
             warnings += ("the query contradicts itself: nothing can satisfy it",)
-        elif not is_chosen and not warnings and not self.is_request:
+        elif not (self.fallback in ("", IS_OFF, NO_PARSER) or warnings or self.is_request):
             kind = "the text is one operand" if self.is_composed else "searched as one text"
             warnings += (f"{kind}: {self.fallback}",)
         return warnings
@@ -178,8 +177,10 @@ class Plan:
         # The spans of explicit syntax are kept where the query is searched as one vector.
         operands = atoms(self.parsed if self.is_explicit else self.tree)
         is_condition = [isinstance(atom, Where) for atom in operands]
-        for cue, operand in unused_cues(text, spans, self.is_negated):
-            if operand is not None and is_condition[operand]:
+        unused = unused_cues(text, spans, self.is_negated)
+        cancels = [operand for _, operand in unused].count(None) == 2 and not self.is_request
+        for cue, operand in unused:
+            if cancels if operand is None else is_condition[operand]:
                 continue  # "between 3 and 5", "not in 2022"
             if self.is_explicit:
                 if operand is None or text[spans[operand][0][0]] in _QUOTES:

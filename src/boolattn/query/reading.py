@@ -45,6 +45,7 @@ _ASKS = re.compile(
 #: Words that name nothing.
 _EMPTY = re.compile(rf"(?:(?:{any_of(WORDS['empty'])})\b|\W|_)*")
 #: What a word excludes that holds no cue.
+_FREE = re.compile(r"(\w+)[ -]free\b", re.IGNORECASE)
 _IMPLIED = {word: phrases_of(names) for word, names in WORDS["implied"].items()}
 _IMPLYING = re.compile(rf"(?<![\w-])(?:{'|'.join(_IMPLIED)})(?![\w-])", re.IGNORECASE)
 #: Of a longer text the parser may not have read the end.
@@ -105,8 +106,13 @@ class QueryReader:
                 implied.setdefault(name, span)
         if Operator.OR in operators_of(plan.tree):
             for atom in (atom for atom, sign in signed if sign > 0):
-                names = {name for name, _ in implied_exclusions(atom.words)}
-                implied = {name: span for name, span in implied.items() if name in names}
+                named = dict(implied_exclusions(atom.words))
+                implied = {name: span for name, span in implied.items() if name in named}
+        elif any(sign > 0 and atom.words for atom, sign in signed):
+            free = (_FREE.match(atom.words) for atom, sign in signed if sign < 0)
+            if names := [Atom(match[1]) for match in free if match]:  # "not meat-free" has meat
+                tree, untyped = join_all([plan.tree, *names]), ((),) * len(names)
+                plan = replace(plan, tree=tree, parsed=tree, spans=(*plan.spans, *untyped))
         if not implied or plan.fallback == NO_PARSER or not self.may_exclude([*implied]):
             return plan
         tree = join_all([plan.tree, *(Not(Atom(name)) for name in implied)])

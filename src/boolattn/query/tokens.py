@@ -291,6 +291,8 @@ def unused_cues(
             if any(start <= cue.start and cue.end <= end for start, end in spans)
         )
         owner = next(owners, None)
+        if owner is not None and is_negated[owner] and re.search("free$|^non", cue.text, re.I):
+            continue  # "not gluten-free"
         if owner is not None or (cue.operator is Operator.NOT and not any(is_negated)):
             unused.append((cue, owner))
     return tuple(unused)

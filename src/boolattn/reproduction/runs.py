@@ -231,8 +231,7 @@ def make_tables(runs: Iterable[Run]) -> list[LineTable]:
             line.rows.setdefault(results.split, {})[run.key.seed] = results
     tables = []
     for (dataset, encoder), encoder_lines in lines.items():
-        is_alone = all(d != dataset or e == NO_ENCODER for d, e in lines)
-        if encoder != NO_ENCODER or is_alone:
+        if encoder != NO_ENCODER or all(d != dataset or e == NO_ENCODER for d, e in lines):
             every = lines.get((dataset, NO_ENCODER), {}) | encoder_lines
             tables.append(LineTable(registry().datasets[dataset], encoder, [*every.values()]))
     return tables

@@ -30,6 +30,8 @@ _MAX_SCORES = 1 << 26
 _MANY, _NEAR = 20_000, 1000
 #: Documents nearest to the whole query, of which some are left out.
 LOOKED_AT = 200
+#: Standard deviations of the shortlist that a document gains which says that it lacks something.
+_CERTAIN = 1.0
 NOTHING = Ranked(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
@@ -50,9 +52,10 @@ class Retrieval:
     evidence: LexicalEvidence | None = None
     #: Of the documents compared, those nearest to the mean of the operands.
     near_whole: Keys = field(default_factory=NOTHING.rows.copy)
-    #: Documents that NOT does not lower: those that say themselves that they lack what is negated,
-    #: and the one that a long text describes.
+    #: The document that a long text describes: NOT does not lower it.
     lifted: frozenset[int] = frozenset()
+    #: Negated operands, each with the documents that deny it and the least similarity to it.
+    denials: tuple[tuple[int, Keys, np.float32], ...] = ()
 
     @cached_property
     def exclusion(self) -> Exclusion:
@@ -74,7 +77,7 @@ class Retrieval:
         values = self.reader.similarities(self.plan.vectors, keys)
         if self.evidence is not None:
             values = self.evidence.add(keys, values)
-        return self._with_conditions(keys, values)
+        return self._with_denials(keys, self._with_conditions(keys, values))
 
     def nearest_whole(self, n: int) -> Keys:
         """Return the best documents of the whole query, with what NOT excludes, best first."""
@@ -163,7 +166,11 @@ class Retrieval:
         values = self._with_conditions(keys, values)
         is_fitted = self.plan.is_composed and len(keys)
         fitted = fit(self.plan.tree, values, size) if is_fitted else None
-        scores = np.array(values[0] if fitted is None else fitted.score(values), np.float32)
+        scores = np.array(values[0], np.float32)
+        if fitted is not None:
+            is_certain = self._find_denials(keys, values, fitted, evidence)
+            scores = fitted.score(self._with_denials(keys, values.copy()))
+            scores[is_certain] += _CERTAIN
         if self.plan.is_long and self.plan.has_negation and len(keys):
             # The document that a long text describes may well mention what is negated: a detail.
             of_text = self._lexical_evidence([operand_terms(self.plan.text)])
@@ -171,6 +178,27 @@ class Retrieval:
                 self.lifted, scores[row] = frozenset([int(keys[row])]), scores.max() + 1
         [rows], [best] = top_k(scores[None], self.depth)
         self.ranked, self.fitted, self.evidence = Ranked(keys[rows], best), fitted, evidence
+        return values
+
+    def _find_denials(
+        self, keys: Keys, values: Array, fitted: Fitted, evidence: LexicalEvidence | None
+    ) -> Mask:
+        """Find the documents that deny a negated operand; return which say so themselves."""
+        is_certain, self.denials = np.zeros(len(keys), bool), ()
+        if evidence is not None and self.is_strict:
+            positive = fitted.positive(values)
+            for operand in np.flatnonzero(self.plan.is_negated).tolist():
+                rows = np.flatnonzero(np.isin(keys, evidence.answers[operand].rows))
+                rows = rows[np.argsort(-positive[rows], kind="stable")[:LOOKED_AT]]
+                has_denied, says_so = self.exclusion.denials(operand, keys[rows])
+                self.denials += ((operand, keys[rows[has_denied]], values[operand].min()),)
+                is_certain[rows] |= says_so
+        return is_certain
+
+    def _with_denials(self, keys: Keys, values: Array) -> Array:
+        """Return similarities as if documents had nothing of an operand that they deny."""
+        for operand, denying, least in self.denials:
+            values[operand, np.isin(keys, denying)] = least
         return values
 
     def _compare_whole(self, vector: Array, keys: Keys, evidence: LexicalEvidence | None) -> Array:

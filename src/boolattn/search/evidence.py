@@ -68,11 +68,6 @@ class LexicalEvidence:
         )
         return np.unique(np.concatenate([*keys, np.zeros(0, np.int64)]))
 
-    def negated_keys(self, plan: Plan) -> Keys:
-        """Return the documents with words of negated operands."""
-        pairs = zip(self.answers, plan.is_negated, strict=False)
-        return np.concatenate([answer.rows for answer, is_negated in pairs if is_negated])
-
     def fit(self, keys: Keys, similarities: Array) -> tuple[LexicalEvidence, Array]:
         """Measure the spread of both over the documents that are compared.
 

@@ -20,7 +20,7 @@ import numpy as np
 from boolattn.kinds.lexicon import VALUE, is_tag, related
 from boolattn.query.tree import Clause, QueryTree, clauses, conjunctions, signed_atoms, truth
 from boolattn.stores import analysis
-from boolattn.stores.analysis import operand_terms, terms_of, value_tags
+from boolattn.stores.analysis import LACKS, asserted_terms, operand_terms, terms_of, value_tags
 from boolattn.stores.base import Claim, Reader
 
 if TYPE_CHECKING:
@@ -121,6 +121,9 @@ class Exclusion:
         jobs are what is searched, and an advertisement need not say that it is one.
         """
         wanted = frozenset(operand_terms(words)) - self._asked_for
+        if lacks := frozenset(operand_terms(words)) - asserted_terms(words):
+            others = wanted - lacks - frozenset(terms_of("free non"))
+            return ((*(f"{LACKS}{term}" for term in sorted(lacks)), *sorted(others)),)
         pairs = (
             (tuple(term for term in operand_terms(phrase) if term in wanted), senses)
             for phrase, senses in self._phrases(words)
@@ -197,9 +200,18 @@ class Exclusion:
             is_kept[rows] = [document is not None and not reason for document, reason in reasons]
         return is_kept
 
-    def denies(self, keys: Keys) -> Mask:
-        """Return which documents are kept only because they negate the words themselves."""
-        return self.keeps(keys) & ~self._allowed(keys, Claim.DENIED)
+    def denials(self, operand: int, keys: Keys) -> tuple[Mask, Mask]:
+        """Return which documents with an operand's words are kept, and which say they lack one."""
+        has_words, says_so = np.zeros((2, len(keys)), bool)
+        for group in self._groups[operand] or ():
+            claims = self._reader.claims(group, keys)
+            has_words |= claims != Claim.ABSENT
+            rows = np.flatnonzero(claims == Claim.DENIED)
+            for term in group if len(rows) else ():
+                lacks = self._reader.claims((f"{LACKS}{term}",), keys[rows])
+                says_so[rows] |= lacks == Claim.ASSERTED
+        is_kept = self.keeps(keys) & ~self._allowed(keys, Claim.DENIED)
+        return has_words & is_kept, says_so & is_kept
 
     def why(self, keys: Keys, documents: Sequence[Document | None]) -> list[tuple[str, str] | None]:
         """Say why documents are left out, and which word of each is of a negated kind."""
@@ -215,6 +227,8 @@ class Exclusion:
     def _reason(
         self, words: str, group: tuple[str, ...], document: Document
     ) -> tuple[str, str] | None:
+        if group[0].startswith(LACKS):
+            return f"it is {words}", ""
         if not (tags := [term for term in group if is_tag(term) and not term.startswith(VALUE)]):
             terms = frozenset(word for term in group for word in term.lstrip(VALUE).split())
             spans = analysis.matched_words(words, terms, 0, len(words))

@@ -163,9 +163,8 @@ class StoreQueryReader(QueryReader):
         """Read a query; a text in plain language that is a document's title stays one operand."""
         if not self.compose:
             return super().read(text)
-        is_plain = not self.uses_syntax(text)
         unclear: list[str] = []
-        phrases = self._numbers(text, unclear) if is_plain else []
+        phrases = self._numbers(text, unclear) if not self.uses_syntax(text) else []
         plan = super().read(without_numbers(text, phrases))
         plan = self.with_conditions(plan, text, phrases) if phrases else plan
         if self.may_be_title(plan) and self.reader.has_title(plan.text):

@@ -141,9 +141,8 @@ def find_examples(reader: Reader) -> tuple[Example, ...]:
     Their operands are names of things, words of titles and values of metadata that several
     documents hold. In the sample some have what each query asks for, others only a part of it.
     """
-    documents = reader.sample(_SAMPLE)
     fields = [facet.field for facet in find_facets(reader)]
-    topics = _topics(documents, fields)
+    topics = _topics(reader.sample(_SAMPLE), fields)
     stems = {name: set(terms_of(name)) for name in topics}
     pairs = [(a, b) for a, b in permutations(topics, 2) if stems[a].isdisjoint(stems[b])]
     plain = max(topics, key=lambda name: (" " in name) * len(topics[name]), default="")

@@ -19,7 +19,6 @@ from boolattn.search.candidates import LOOKED_AT, Retrieval, rank
 from boolattn.search.inputs import SearchOptions, StoreQueryReader
 from boolattn.search.overview import Facet, absent_values, count_facets
 from boolattn.search.result import SHORTENED, Hit, LeftOut, SearchResult, judge
-from boolattn.stores.analysis import LONG
 from boolattn.stores.filters import Condition, Filter, alternatives, condition_of, read_filters
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ _NO_OPERATOR = "no and / or / not found"
 #: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
 #: queries has such results, and two thirds of the queries that were written for other documents.
 _LOW = 0.3
-#: Standard deviations of the shortlist that a document gains which says that it lacks something.
-_CERTAIN = 1.0
 
 
 def search_store(
@@ -65,8 +62,7 @@ def search_store(
     )
     readings = [*map(query_reader.read, queries)]
     documents = dict.fromkeys(name for reading in readings for name in reading.documents)
-    known = reader.known_vectors(list(documents))
-    plans = plan_queries(readings, encoder, known)
+    plans = plan_queries(readings, encoder, reader.known_vectors(list(documents)))
     times.append(time.perf_counter())
     base = tuple(map(reader.resolve, read_filters(options.filters)))
     retrievals = [_select(plan, reader, options, base, k) for plan in plans]
@@ -197,7 +193,6 @@ def _facets(query: Retrieval) -> tuple[Facet, ...]:
 
 def _leave_out(query: Retrieval) -> list[str]:
     """Apply strict NOT; return a warning where others that fit may not be found."""
-    _lift(query)
     keys, scores = query.ranked
     is_kept, size = np.zeros(len(keys), bool), 2 * query.k
     for start in range(0, len(keys), size):
@@ -229,28 +224,6 @@ def _left_out(query: Retrieval) -> tuple[LeftOut, ...]:
         for d, reason in zip(documents, query.exclusion.why(keys, documents), strict=True)
         if d is not None and reason
     )
-
-
-def _lift(query: Retrieval) -> None:
-    """Undo NOT for documents that say themselves that they lack what is negated; raise them.
-
-    An operand's vector cannot tell "German is not required" from "German is required". A long text
-    may have the words in passing.
-    """
-    if query.fitted is None or query.evidence is None:
-        return
-    keys, scores = query.ranked.rows, query.ranked.scores.copy()
-    rows = np.flatnonzero(np.isin(keys, query.evidence.negated_keys(query.plan)))
-    positive = query.fitted.positive(query.similarities(keys[rows]))
-    # Others would not be among the first results.
-    is_lifted = positive + _CERTAIN > scores[: 2 * query.k].min(initial=np.inf)
-    is_lifted[is_lifted] = query.exclusion.denies(keys[rows[is_lifted]])
-    rows = rows[is_lifted]
-    is_short = [d is not None and len(d.text) <= LONG for d in query.reader.documents(keys[rows])]
-    scores[rows] = positive[is_lifted] + _CERTAIN * np.array(is_short, np.float32)
-    query.lifted |= frozenset(keys[rows].tolist())
-    order = np.argsort(-scores, kind="stable")
-    query.ranked = Ranked(keys[order], scores[order])
 
 
 def _hits(query: Retrieval, ranked: Ranked) -> Iterator[Hit]:

@@ -67,7 +67,15 @@ _COMPOUND = re.compile(
 )
 #: What negates the phrase after it, or a list.
 _FREE_OF = re.compile(
-    r"\b(?:free (?:of|from)|lack(?:s|ing)|(?<![\d.,])0(?:\.0)? ?%)(?!\w)", re.IGNORECASE
+    r"\b(?:free (?:of|from)|lack(?:s|ing)|instead of|rather than|than any|(?<![\d.,])0(?:\.0)? ?%)(?!\w)",
+    re.IGNORECASE,
+)
+LACKS = f"{VALUE}-"  # begins the tag of a word that a document says it lacks
+#: What negates a lack, and so nothing: "not nut-free", "isn't without nuts".
+_TWICE = re.compile(
+    r"(?:\b(?:cannot|never|no|not)|n['’]t)\s(?:guarantee\b[^.;!?]{0,40}?\s)?(?:non[-‐‑](\w+)|"
+    r"(\w+)[-‐‑ ]free\b(?! of)|(?:forget|free (?:from|of)|lack|shortage of|without)\b)|\bwhy not\b",
+    re.IGNORECASE,
 )
 _SHORT = 60  # characters of a value of the metadata that is searched as words too
 #: Values that say whether a document is or has what the field is called.
@@ -83,7 +91,7 @@ _PIECE = re.compile(r"[0-9A-Za-z_\u00c0-\u04ff]{1,6}|\w|[^\w\s]")
 _SENTENCE_ENDS = ("。", "！", "？", "\n", ". ", "! ", "? ", '." ', ".) ", ".\u201d ")
 _WORD_ENDS = (" ", "\n", "\t")
 #: Characters from which on a text is long, and tokens of its parts.
-LONG, _PART = 6000, 400
+_LONG, _PART = 6000, 400
 #: Passages are filled to this part, because tokens are only estimated.
 _FILLED = 0.9
 
@@ -174,6 +182,7 @@ def asserted_terms(text: str, negated: Iterable[tuple[int, int]] | None = None) 
 
 def negated_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the characters of what a text negates."""
+    text = _TWICE.sub(lambda match: (match[1] or match[2] or "").rjust(len(match[0])), text)
     for match in _COMPOUND.finditer(text) if _MAY_LACK.search(text) else ():
         yield match.span()
     ends = [(_AFTER, match.end()) for match in _FREE_OF.finditer(text)]
@@ -285,7 +294,7 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     in passing.
     """
     counts: Counter[str] = Counter(analyzer().analyze(spaced(indexed_text(document))))
-    spans = cut(document.text, _PART if len(document.text) > LONG else 0)
+    spans = cut(document.text, _PART if len(document.text) > _LONG else 0)
     n_parts, tags = Counter[str](), set[str]()
     # "Alcohol-free" of a title, a value or a false field is said of the whole document.
     false = (f"{name}: no" for name in named_values(document.metadata, is_true=False))
@@ -301,8 +310,9 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     about = {term for term, n in n_parts.items() if 3 * n >= len(spans)}
     asserted = [*sorted(about & tags), *sorted(about - tags)]
     denied = [*sorted(tags - about), *sorted(counts.keys() - about)]
+    lacks = denied[len(tags - about) :] if len(spans) == 1 else ()
     named_tags = (value_tags(value, whole=True) for value in named_values(document.metadata))
-    values = sorted(frozenset(chain.from_iterable(named_tags)))
+    values = sorted(frozenset(chain([f"{LACKS}{term}" for term in lacks], *named_tags)))
     # A tag is no word: it adds nothing to the length, and counts by its rarity alone.
     counts.update(dict.fromkeys([*sorted(tags), *values], 0))
     return DocumentTerms(counts, [*values, *asserted], denied)

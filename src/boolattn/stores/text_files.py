@@ -85,8 +85,7 @@ def read_sheets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     from openpyxl.utils.exceptions import InvalidFileException
 
     try:
-        book = load_workbook(path, read_only=True, data_only=True)
-        for sheet in book.worksheets:
+        for sheet in load_workbook(path, read_only=True, data_only=True).worksheets:
             rows = enumerate(sheet.iter_rows(values_only=True), start=1)
             _, heading = next(rows, (0, ()))
             names = ["" if name is None else str(name).strip() for name in heading]

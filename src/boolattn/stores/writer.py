@@ -93,8 +93,7 @@ def checked_vectors(values: Any, names: Sequence[str] = ()) -> Array:  # noqa: A
         raise DataError(f"vectors must be an array of numbers with two dimensions, {got}")
     with np.errstate(over="ignore", invalid="ignore"):
         array = array.astype(np.float32, copy=False)
-        squares = np.einsum("ij,ij->i", array, array)
-    if len(broken := np.flatnonzero(~np.isfinite(squares))):
+    if len(broken := np.flatnonzero(~np.isfinite(np.einsum("ij,ij->i", array, array)))):
         name = dict(enumerate(names)).get(int(broken[0]), int(broken[0]))
         raise DataError(f"the vector of document {name!r} is not finite in float32")
     return array

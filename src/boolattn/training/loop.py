@@ -157,9 +157,8 @@ def parameter_groups(
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            own_rate = plugin_rate if f"{PLUGIN}." in name else 0.0
             decay = settings.weight_decay if name in decaying else 0.0
-            key = (own_rate or settings.learning_rate, decay)
+            key = ((plugin_rate if f"{PLUGIN}." in name else 0.0) or settings.learning_rate, decay)
             groups.setdefault(key, []).append(parameter)
     return [{"params": p, "lr": rate, "weight_decay": d} for (rate, d), p in groups.items()]
 
@@ -224,11 +223,10 @@ class RunFolder:
         tensors[f"{_RANDOM}cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             tensors[f"{_RANDOM}cuda"] = torch.cuda.get_rng_state()
-        about = {"step": str(step), "history": json.dumps(self.history)}
         draft = path.with_suffix(".part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(tensors, draft, about)
+            save_file(tensors, draft, {"step": str(step), "history": json.dumps(self.history)})
             draft.replace(path)
         except (OSError, SafetensorError) as error:
             draft.unlink(missing_ok=True)

@@ -75,8 +75,7 @@ class Pretrainer:
             # No loss is of vectors: retrieval training shall begin at the encoder's.
             for name, parameter in self.plugin.named_parameters():
                 parameter.requires_grad_(not name.endswith("factor"))
-        groups = parameter_groups(chosen, settings)
-        loop = Loop(groups, settings, "pretraining", n_steps)
+        loop = Loop(parameter_groups(chosen, settings), settings, "pretraining", n_steps)
         loop.run(lambda _step: self._losses(*next(batches)), log)
         self.encoder.requires_grad_(True)
         measured = {name: self.measure(held_out) for name, held_out in data.held_out.items()}

@@ -164,9 +164,8 @@ def finish_graph(
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(target)
     options.log_severity_level = 3
-    providers = ["CPUExecutionProvider"]
     slow = ["SkipLayerNormFusion"]  # slower than the two operators that it replaces
-    ort.InferenceSession(str(traced), options, providers, disabled_optimizers=slow)
+    ort.InferenceSession(str(traced), options, ["CPUExecutionProvider"], disabled_optimizers=slow)
     return onnx.load(target), values, axes
 
 

@@ -175,8 +175,7 @@ def clean(folder: Path, *, keep_segments: bool = False) -> None:
         for name in read_manifest(folder).files:
             used |= {folder / name, *(folder / name).parents}
     for path in (*folder.iterdir(), *folder.glob(f"{SEGMENTS}/*")):
-        is_segment = path.parent != folder
-        is_ours = path.name.startswith(_PREFIXES) or (is_segment and not keep_segments)
+        is_ours = path.name.startswith(_PREFIXES) or (path.parent != folder and not keep_segments)
         if path.name.endswith(PART) or (is_ours and path not in used):
             try:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -82,8 +82,7 @@ def write_words(
         elif path.stat().st_nlink == 1:  # new; tantivy makes some files private
             path.chmod(part.stat().st_mode & 0o666)
     part.rename(target)
-    paths = sorted(target.iterdir())
-    return replace(manifest.with_files(folder, WORDS, paths), words=target.name)
+    return replace(manifest.with_files(folder, WORDS, sorted(target.iterdir())), words=target.name)
 
 
 class Words:

@@ -119,8 +119,7 @@ class Database(Collection):
 
     def known_target(self) -> str:
         """Return that collection; refuse a name that stands for none."""
-        is_there = not self.path or self.path.exists()
-        if is_there and (target := self.target()):
+        if (not self.path or self.path.exists()) and (target := self.target()):
             return target
         raise no_index(self.name)
 

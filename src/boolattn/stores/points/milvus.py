@@ -207,8 +207,7 @@ class MilvusCollection(Database):
         if self.settings.words:
             schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
             index.add_index(WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
-        lists = () if is_lite else ("tags", "asserted", "denied")
-        for name in ("document", "part", *lists):
+        for name in ("document", "part", *(() if is_lite else ("tags", "asserted", "denied"))):
             index.add_index(name, index_type="INVERTED")
         self.call("create_collection", self.collection, schema=schema, consistency_level="Strong")
         # Not loaded before its rows are there: Milvus Lite would read a graph while it writes it.
