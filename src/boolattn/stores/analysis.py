@@ -67,8 +67,8 @@ _COMPOUND = re.compile(
 )
 #: What negates the phrase after it, or a list.
 _FREE_OF = re.compile(
-    r"\b(?:free (?:of|from)|lack(?:s|ing)|instead of|rather than|than any|(?<![\d.,])0(?:\.0)? ?%)(?!\w)",
-    re.IGNORECASE,
+    r"\b(?:free of|free from|instead of|lacks|lacking|rather than|(?<![\d.,])0(\.0)? ?%)(?!\w)",
+    re.I,
 )
 LACKS = f"{VALUE}-"  # begins the tag of a word that a document says it lacks
 #: What negates a lack, and so nothing: "not nut-free", "isn't without nuts".
