@@ -275,3 +275,9 @@ def test_empty_documents_are_counted_and_null_is_empty(tmp_path):
     assert "d.jsonl:2: the field 'text' is empty" in empty[0]
     with pytest.raises(DataError, match="is empty"):
         list(read_documents(path))
+
+
+def test_the_id_of_a_table_may_be_in_capitals(tmp_path):
+    path = tmp_path / "moths.csv"
+    path.write_text("ID,Title,Text\nA7,Coast moth,By the sea.\nA8,Coast moth,On cliffs.\n")
+    assert [document.id for document in read_documents(path)] == ["A7", "A8"]

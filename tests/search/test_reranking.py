@@ -110,3 +110,15 @@ def test_bad_rerankers_are_refused(searcher, reranked):
         reranked(lambda pairs: [float("nan")] * len(pairs)).search("moth")
     with pytest.raises(ConfigError, match="rerank must be at least 0"):
         searcher.search("moth", rerank=-1)
+
+
+def test_only_the_first_hits_are_sorted_so_that_pages_hold_each_once():
+    plain = Searcher.from_texts(
+        [f"A moth of island {n}{' and its bay' * (n % 7)}." for n in range(40)]
+    )
+    searcher = Searcher(plain.store, plain.encoder, plain.parser, reranker=longest)
+    ordered = [hit.id for hit in searcher.search("moths", 40, rerank=15).hits]
+    pages = [searcher.search("moths", 5, offset=at, rerank=15).hits for at in range(0, 40, 5)]
+    assert [hit.id for page in pages for hit in page] == ordered
+    assert ordered[15:] == [hit.id for hit in plain.search("moths", 40).hits][15:]
+    assert ordered[:15] != [hit.id for hit in plain.search("moths", 40).hits][:15]

@@ -84,8 +84,7 @@ def load_query_encoder(home: Path) -> tuple[PreTrainedModel, PreTrainedTokenizer
     from boolattn.encoder.towers import load_towers, query_encoder
     from boolattn.plugin.storage import attach, load
 
-    is_towers = (home / "modules.json").is_file()
-    encoder = query_encoder(load_towers(home)) if is_towers else load(home)
+    encoder = query_encoder(load_towers(home)) if (home / "modules.json").is_file() else load(home)
     if not hasattr(encoder.base_model, "boolattn"):
         attach(encoder, "shipped")
     return encoder, AutoTokenizer.from_pretrained(home, local_files_only=True)

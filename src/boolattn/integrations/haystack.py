@@ -45,7 +45,7 @@ class HaystackRetriever:
     ) -> dict[str, list[Document]]:
         """Search one query; ``filters`` as in the search options."""
         options = self.options | ({"filters": filters} if filters else {})
-        hits = self.source.search(query, top_k or self.top_k, **options).hits
+        hits = self.source.search(query, self.top_k if top_k is None else top_k, **options).hits
         documents = [
             Document(id=hit.id, content=hit.text, meta=metadata_of(hit), score=hit.score)
             for hit in hits

@@ -200,9 +200,9 @@ class Exclusion:
             is_kept[rows] = [document is not None and not reason for document, reason in reasons]
         return is_kept
 
-    def denials(self, operand: int, keys: Keys) -> tuple[Mask, Mask]:
+    def denials(self, operand: int, keys: Keys) -> Mask:
         """Return which documents with an operand's words are kept, and which say they lack one."""
-        has_words, says_so = np.zeros((2, len(keys)), bool)
+        has_words, says_so = masks = np.zeros((2, len(keys)), bool)
         for group in self._groups[operand] or ():
             claims = self._reader.claims(group, keys)
             has_words |= claims != Claim.ABSENT
@@ -210,8 +210,7 @@ class Exclusion:
             for term in group if len(rows) else ():
                 lacks = self._reader.claims((f"{LACKS}{term}",), keys[rows])
                 says_so[rows] |= lacks == Claim.ASSERTED
-        is_kept = self.keeps(keys) & ~self._allowed(keys, Claim.DENIED)
-        return has_words & is_kept, says_so & is_kept
+        return masks & self.keeps(keys) & ~self._allowed(keys, Claim.DENIED)
 
     def why(self, keys: Keys, documents: Sequence[Document | None]) -> list[tuple[str, str] | None]:
         """Say why documents are left out, and which word of each is of a negated kind."""

@@ -131,7 +131,7 @@ def absent_values(reader: Reader, where: Filter) -> tuple[str, ...]:
                 str(v) for v in condition.values if any(str(v).lower() in t.lower() for t in values)
             ]
             hint = f"; {condition.name}~{held[0]} finds values that contain it" if held else ""
-            lines.append(f"no document has {asked}; there are {', '.join(values)}{hint}")
+            lines.append(f"no document has {asked}; there are {', '.join(values) or 'none'}{hint}")
     return tuple(lines)
 
 

@@ -170,15 +170,16 @@ def as_reranker(reranker: Any) -> Reranker | None:  # noqa: ANN401 - a function 
     )
 
 
-def rerank(result: SearchResult, reranker: Reranker, k: int, offset: int) -> SearchResult:
-    """Sort a long result by what a reranker says of the query's positive operands, and cut it.
+def rerank(result: SearchResult, reranker: Reranker, k: int, offset: int, n: int) -> SearchResult:
+    """Sort the first ``n`` hits by what a reranker says of the positive operands, and cut it.
 
     A document's score is that of its best alternative ("A or B"), and that of an alternative the
     mean over its operands. A query without words in an alternative keeps its order, and so does one
     with NOT where strict NOT is off.
     """
     is_ranked_by_not = any(result.is_negated) and not result.strict_not
-    hits = result.hits if is_ranked_by_not else _sorted(result, reranker)
+    first = replace(result, hits=result.hits[:n])
+    hits = result.hits if is_ranked_by_not else (*_sorted(first, reranker), *result.hits[n:])
     warnings = result.warnings
     if len(hits) >= k + offset:
         warnings = tuple(line for line in warnings if not line.startswith(SHORTENED))

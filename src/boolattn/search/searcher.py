@@ -322,7 +322,7 @@ class Searcher:
                 n = min(n, max(1, reader.count(Filter())))
             results = self._search_at_once(queries, reader, chosen, n)
         if reranker is not None:
-            return [rerank(result, reranker, k, offset) for result in results]
+            return [rerank(r, reranker, k, offset, chosen.rerank) for r in results]
         return results
 
     def _search_at_once(

@@ -111,6 +111,7 @@ class Handlers:
 
     async def health(self) -> Reply:
         """Check that the service is running."""
+        await asyncio.to_thread(self._refresh)
         return {
             "status": self.problem or "ok",
             "version": boolattn.__version__,

@@ -228,7 +228,7 @@ class _Row:
             name = next((n for n in names if n in self._names), names[0])
             raise EmptyDocumentError(f"the field {name!r} is empty")
         ids = (fields.id,) if fields.id else _IDS
-        if fields.id or not self._values.keys().isdisjoint(ids):
+        if fields.id or not {name.lower() for name in self._values}.isdisjoint(ids):
             if not (name := self._take(ids)):
                 raise DataError(f"the field {ids[0]!r} is empty")
         elif not (name := title or number):
