@@ -20,6 +20,7 @@ from tests.search import word_model
         ("Free from gluten and with seeds", "gluten"),
         ("Found in all of Asia except Borneo", "Borneo"),
         ("Held up by beams of air instead of poles.", "poles"),
+        ("Strong muscles make an operation unnecessary.", "operation"),
     ],
 )
 def test_words_that_a_document_negates_are_not_asserted(text, words):

@@ -39,7 +39,6 @@ _FACETED = 500  # best documents among which values of the metadata are counted
 #: Documents looked at for what is left out, without an index of words; how many are named, and the
 #: characters of a text that stands for a title.
 _READ, _LEFT_OUT, _TITLE = 50, 10, 60
-_NO_OPERATOR = "no and / or / not found"
 #: Results without a word of the query fit badly below this similarity: 1 in 100 of people's
 #: queries has such results, and two thirds of the queries that were written for other documents.
 _LOW = 0.3
@@ -112,7 +111,7 @@ def _result(query: Retrieval) -> SearchResult:
         spans=plan.operand_spans,
         confidence=float(plan.confidence),
         is_composed=plan.is_composed,
-        why_one_vector="" if plan.is_composed else plan.fallback or _NO_OPERATOR,
+        why_one_vector="" if plan.is_composed else plan.fallback or "no and / or / not found",
         hybrid=bool(options.hybrid),
         strict_not=query.is_strict,
         n_compared=fitted.n_documents if fitted else 0,

@@ -47,8 +47,10 @@ _AFTER = re.compile(
 _AFTER_NOT = re.compile(
     rf"[ \t:]*{_PHRASE}(?:[ \t]+with[ \t]+{_PHRASE}(?:[ \t]+or[ \t]+{_PHRASE})?)?", re.I
 )
-#: A value that negates its name: "Pets: no", but not "Symphony: No. 5".
-_NO_VALUE = re.compile(r":[ \t]*(?:no|none|never|n/a|0)(?=[ \t]*(?:[,;|)\n]|\.(?!\s*\d)|$))", re.I)
+#: What negates a name before it: "Pets: no", but not "Symphony: No. 5"; "makes pins unnecessary".
+_NO_VALUE = re.compile(
+    r":[ \t]*(?:no|none|never|n/a|0)(?=[ \t]*(?:[,;|)\n]|\.(?!\s*\d)|$))|\bunnecessary\b", re.I
+)
 #: What "not required" negates, which stands before it: "knowledge of German is not required".
 _BEFORE = re.compile(rf"{_PHRASE}[ \t:]*$", re.IGNORECASE)
 _LONGEST = 80  # characters of it
@@ -67,8 +69,7 @@ _COMPOUND = re.compile(
 )
 #: What negates the phrase after it, or a list.
 _FREE_OF = re.compile(
-    r"\b(?:free of|free from|instead of|lacks|lacking|rather than|(?<![\d.,])0(\.0)? ?%)(?!\w)",
-    re.I,
+    r"\b(?:free (?:from|of)|instead of|lacks|lacking|rather than|(?<![\d.,])0(\.0)? ?%)(?!\w)", re.I
 )
 LACKS = f"{VALUE}-"  # begins the tag of a word that a document says it lacks
 #: What negates a lack, and so nothing: "not nut-free", "isn't without nuts".
