@@ -234,6 +234,7 @@ def test_an_adjective_before_land_names_a_place():
         assert kinds.witnesses(text, greece) == ["Greek"]
     for text in ("Greek salad", "We speak Greek on the island", "a Greek restaurant"):
         assert kinds.witnesses(text, greece) == []
+    assert not any(kinds.witnesses("mucosal areas", tags) for tags in kinds.senses("membrane"))
 
 
 @pytest.mark.parametrize(

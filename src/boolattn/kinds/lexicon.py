@@ -65,6 +65,7 @@ def _wordnet() -> _Wordnet:
         return _Wordnet(names.tobytes(), file["entries"], parents, classes, *starts)
 
 
+@lru_cache(maxsize=1 << 17)
 def _position(text: str) -> int | None:
     """Return the position of a name that, with its line's end, begins with a text."""
     line, names, starts = text.encode(), _wordnet().names, _wordnet().starts
@@ -81,11 +82,6 @@ def _entries(phrase: str) -> tuple[int, ...] | None:
         return None
     wordnet = _wordnet()
     return tuple(wordnet.entries[slice(*wordnet.entry_starts[at : at + 2])].tolist())
-
-
-@lru_cache(maxsize=1 << 16)
-def _begins_phrase(word: str) -> bool:
-    return _position(f"{word} ") is not None
 
 
 @cache
@@ -190,9 +186,9 @@ class Kinds:
                 nouns = [e for e in entries if not e & NAME and may_be[bool(e & CAPITAL)]]
                 chosen = tuple((nouns or names) if is_title else (names or nouns))
                 if joined[end] and any(entry & RELATED for entry in chosen):
-                    after = _tag((self._lookup(lowered[end]) or (0,))[0] >> SHIFT)
-                    if self.class_of(after) in _LAND:  # "a Greek island"
-                        chosen = tuple(entry & ~RELATED for entry in chosen)
+                    after = self._lookup(lowered[end]) or (0,)  # "a Greek island"
+                    if self._is_land(after[0]):
+                        chosen = tuple(e & ~(RELATED * self._is_land(e)) for e in chosen)
                 if chosen:
                     yield Mention(words[at].start(), ends[end - 1], chosen)
                 if n == 1 or not self._is_divided(lowered[at:end], chosen):
@@ -204,8 +200,8 @@ class Kinds:
         """Return the most words that a phrase which begins with the first of these can have."""
         if words[0] in self._first_words:
             return len(words)
-        shorter = range(1, len(words))
-        return next((n for n in shorter if not _begins_phrase(" ".join(words[:n]))), len(words))
+        starts = (" ".join([*words[:n], ""]) for n in range(1, len(words)))
+        return next((n for n, s in enumerate(starts, 1) if _position(s) is None), len(words))
 
     def _is_divided(self, words: Sequence[str], entries: Iterable[int]) -> bool:
         """Tell whether its words count too: "beef stew"; "laser printer" for a user's printer."""
@@ -277,6 +273,9 @@ class Kinds:
         while node >= len(classes) and self._wider[node]:
             node = self._wider[node][0]
         return classes[node] if node < len(classes) else -1
+
+    def _is_land(self, entry: int) -> bool:
+        return self.class_of(_tag(entry >> SHIFT)) in _LAND
 
     @cached_property
     def _dishes(self) -> frozenset[str]:
