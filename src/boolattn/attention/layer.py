@@ -76,9 +76,8 @@ class ScopePredictor(nn.Module):
         reach = self.config.kernel // 2
         # Padding must not change its neighbours.
         taps = F.pad(taps * mask[:, :, None, None, None], (0, 0, 0, 0, 0, 0, reach, reach))
-        n_tokens = hidden.shape[1]
         # unbind: its backward pass is one stack, where indexing makes a tensor for each tap.
-        shifted = [tap[:, k : k + n_tokens] for k, tap in enumerate(taps.unbind(2))]
+        shifted = [tap[:, k : k + hidden.shape[1]] for k, tap in enumerate(taps.unbind(2))]
         return torch.stack(shifted).sum(0) if len(shifted) > 3 else sum(shifted[1:], shifted[0])
 
 

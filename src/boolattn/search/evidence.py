@@ -115,7 +115,6 @@ def _with_values(terms: Sequence[str], documents: Mapping[str, Ranked]) -> Ranke
 def _spread(scores: Array) -> float:
     """Return the spread of the shortlist; as a rule more documents than it holds have words."""
     positive, size = scores[scores > 0], shortlist_size(len(scores))
-    is_short = len(positive) < size
-    spread = shortlist_spread(scores) if is_short else shortlist_spread(positive, size)
+    spread = shortlist_spread(*((scores,) if len(positive) < size else (positive, size)))
     # Of equal scores it is the error of rounding, and says nothing.
     return spread if spread > _ROUNDING * scores.max(initial=0.0) else 0.0

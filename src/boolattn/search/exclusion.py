@@ -122,8 +122,8 @@ class Exclusion:
         """
         wanted = frozenset(operand_terms(words)) - self._asked_for
         if lacks := frozenset(operand_terms(words)) - asserted_terms(words):
-            others = wanted - lacks - frozenset(terms_of("free non"))
-            return ((*(f"{LACKS}{term}" for term in sorted(lacks)), *sorted(others)),)
+            others = sorted(wanted - lacks - {"free", "non"})
+            return ((*(f"{LACKS}{term}" for term in sorted(lacks)), *others),)
         pairs = (
             (tuple(term for term in operand_terms(phrase) if term in wanted), senses)
             for phrase, senses in self._phrases(words)
@@ -203,14 +203,17 @@ class Exclusion:
     def denials(self, operand: int, keys: Keys) -> Mask:
         """Return which documents with an operand's words are kept, and which say they lack one."""
         has_words, says_so = masks = np.zeros((2, len(keys)), bool)
+        most = Claim.ASSERTED if self._allowed_words or self._asked_names else Claim.DENIED
         for group in self._groups[operand] or ():
             claims = self._reader.claims(group, keys)
-            has_words |= claims != Claim.ABSENT
+            has_words |= (claims != Claim.ABSENT) & (claims <= most)
             rows = np.flatnonzero(claims == Claim.DENIED)
             for term in group if len(rows) else ():
                 lacks = self._reader.claims((f"{LACKS}{term}",), keys[rows])
                 says_so[rows] |= lacks == Claim.ASSERTED
-        return masks & self.keeps(keys) & ~self._allowed(keys, Claim.DENIED)
+        rows = np.flatnonzero(has_words)
+        masks[:, rows] &= self.keeps(keys[rows]) & ~self._allowed(keys[rows], Claim.DENIED)
+        return masks
 
     def why(self, keys: Keys, documents: Sequence[Document | None]) -> list[tuple[str, str] | None]:
         """Say why documents are left out, and which word of each is of a negated kind."""

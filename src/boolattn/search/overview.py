@@ -192,11 +192,10 @@ def _topics(documents: Sequence[Document], fields: Sequence[str]) -> dict[str, s
             if key := _key(label):
                 holders.setdefault(key, set()).add(number)
                 shown.setdefault(key, Counter())[label] += 1
-    most = max(_LEAST, _MAX_SHARE * len(documents))
     weights = {
         key: marked[key] + len(numbers) * (0.2 + 0.3 * (" " in key))
         for key, numbers in holders.items()
-        if _LEAST <= len(numbers) <= most
+        if _LEAST <= len(numbers) <= max(_LEAST, _MAX_SHARE * len(documents))
     }
     best = sorted(weights, key=lambda key: (-weights[key], key))[:_TOPICS]
     return {shown[key].most_common(1)[0][0]: holders[key] for key in best}
