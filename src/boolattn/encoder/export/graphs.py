@@ -56,6 +56,8 @@ MIN_TABLE = 1_000_000
 #: Smaller tensors stay in the graph's file.
 MIN_BYTES = 512
 _LEAST, _LAST_AXIS = "boolattn_least", "boolattn_last_axis"
+#: Onnxruntime is slower with these.
+_SLOW = ["SkipLayerNormFusion", "BiasGeluFusion"]
 
 
 class TowerGraph(nn.Module):
@@ -155,6 +157,7 @@ def finish_graph(
     rounded tensor ``w`` becomes ``w_quantized``, ``w_scale`` and ``w_zero_point``.
     """
     model = onnx.load(traced)
+    _join_heads(model.graph)
     del model.graph.value_info[:]  # sizes that the exporter noted, some of them wrong
     values = initialisers(model)
     axes = _quantise_graph(model, values, traced) if is_rounded else {}
@@ -164,9 +167,39 @@ def finish_graph(
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(target)
     options.log_severity_level = 3
-    slow = ["SkipLayerNormFusion"]  # slower than the two operators that it replaces
-    ort.InferenceSession(str(traced), options, ["CPUExecutionProvider"], disabled_optimizers=slow)
+    ort.InferenceSession(str(traced), options, ["CPUExecutionProvider"], disabled_optimizers=_SLOW)
     return onnx.load(target), values, axes
+
+
+def _join_heads(graph: onnx.GraphProto) -> None:
+    """Let attention read and write the heads of a token side by side: no tensor is transposed.
+
+    The mask of padding is left out, for a text runs alone.
+    """
+    types = {value.name: value.type.tensor_type for value in graph.value_info}
+    makers = {name: node for node in graph.node for name in node.output}
+    users = {name: node for node in graph.node for name in node.input}
+    for node in [node for node in graph.node if node.op_type == "Attention"]:
+        if len(node.input) > 3 and types[node.input[3]].elem_type == TensorProto.BOOL:
+            del node.input[3:]
+        around = (*map(makers.get, node.input[:3]), users.get(node.output[0]))
+        transposed = [other for other in around if other and other.op_type == "Transpose"]
+        if len(transposed) < 4:
+            continue  # positions are rotated after it, say
+        split = [makers[other.input[0]] for other in transposed[:3]]
+        joined = users[transposed[3].output[0]]
+        if all(other.op_type == "Reshape" for other in (*split, joined)):
+            n_heads = types[node.input[0]].shape.dim[1].dim_value
+            names = ("q_num_heads", "kv_num_heads")
+            node.attribute.extend(helper.make_attribute(name, n_heads) for name in names)
+            node.input[:3], node.output[0] = [other.input[0] for other in split], joined.output[0]
+            graph.node.remove(joined)
+    used = {output.name for output in graph.output}
+    for node in reversed([*graph.node]):
+        if used.isdisjoint(node.output):
+            graph.node.remove(node)
+        else:
+            used.update(node.input)
 
 
 def initialisers(model: onnx.ModelProto) -> dict[str, Array]:
@@ -211,16 +244,18 @@ def _scale_rows(model: onnx.ModelProto, node: onnx.NodeProto) -> None:
     graph, source, out = model.graph, node.input[0], node.output[0]
     position = list(graph.node).index(node)
     if not any(tensor.name == _LEAST for tensor in graph.initializer):
-        graph.initializer.append(numpy_helper.from_array(np.array(1e-6, np.float32), _LEAST))
+        graph.initializer.append(numpy_helper.from_array(np.array(0.17, np.float32), _LEAST))
         graph.initializer.append(numpy_helper.from_array(np.array([-1]), _LAST_AXIS))
     if not any(f"{source}_rows" in other.output for other in graph.node):
+        # Its values are above -.17, so their sizes are not needed.
+        is_gelu = any(n.op_type == "Gelu" and source in n.output for n in graph.node)
         steps = (
             ("Abs", [source], f"{source}_abs"),
-            ("ReduceMax", [f"{source}_abs", _LAST_AXIS], f"{source}_top"),
+            ("ReduceMax", [source if is_gelu else f"{source}_abs", _LAST_AXIS], f"{source}_top"),
             ("Max", [f"{source}_top", _LEAST], f"{source}_size"),
             ("Div", [source, f"{source}_size"], f"{source}_rows"),
         )
-        for at, (kind, inputs, output) in enumerate(steps, position):
+        for at, (kind, inputs, output) in enumerate(steps[is_gelu:], position):
             graph.node.insert(at, helper.make_node(kind, inputs, [output], f"{source}_{kind}"))
     node.input[0], node.output[0] = f"{source}_rows", f"{out}_rows"
     product = helper.make_node("Mul", [f"{out}_rows", f"{source}_size"], [out], f"{out}_size")
