@@ -142,6 +142,25 @@ def test_capital_letters_say_nothing_in_a_title():
     assert claim("They named the dog Butter.", "dairy") == ABSENT
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        # Lists name these places too, without a capital letter.
+        ("Weekend Trips to Lyon, France", "France", ASSERTED),
+        ("Weekend Trips to Lyon, France", "Europe", ASSERTED),
+        ("South Korea", "Asia", ASSERTED),
+        ("Flats in London, United Kingdom", "Europe", ASSERTED),
+        ("Rum from Barbados", "North America", ASSERTED),
+        ("Made in China", "Asia", ASSERTED),
+        ("Blue China Cups", "Asia", ABSENT),
+        ("Turkey Sandwich", "Asia", ABSENT),
+        ("Hotels In Turkey", "Asia", ASSERTED),
+    ],
+)
+def test_a_title_that_names_a_place_is_of_it(text, kind, expected):
+    assert claim(text, kind) == expected
+
+
 @pytest.mark.parametrize("text", ["US", "in the US", "We went to LA.", "IN", "He is OK in MA."])
 def test_an_abbreviation_of_two_letters_names_nothing(text):
     assert KINDS.tags(text)[:2] == (frozenset(), frozenset())

@@ -184,11 +184,12 @@ class Kinds:
                 may_be = (is_title or not (capital[at] and joined[at]), capital[at])
                 names = [entry for entry in entries if may_be_name and entry & NAME]
                 nouns = [e for e in entries if not e & NAME and may_be[bool(e & CAPITAL)]]
-                chosen = tuple((nouns or names) if is_title else (names or nouns))
-                if joined[end] and any(entry & RELATED for entry in chosen):
-                    after = self._lookup(lowered[end]) or (0,)  # "a Greek island"
-                    if self._is_land(after[0]):
-                        chosen = tuple(e & ~(RELATED * self._is_land(e)) for e in chosen)
+                # A list of names has each without a capital too, which makes it no noun.
+                common = is_title and [e for e in nouns if e | NAME not in entries]
+                is_place = lowered[at - 1 : at] in (["from"], ["in"], ["near"], ["to"])
+                chosen = tuple((not is_place and common) or names or nouns)
+                if joined[end] and self._is_land((self._lookup(lowered[end]) or (0,))[0]):
+                    chosen = tuple(e & ~(RELATED * self._is_land(e)) for e in chosen)  # Greek isle
                 if chosen:
                     yield Mention(words[at].start(), ends[end - 1], chosen)
                 if n == 1 or not self._is_divided(lowered[at:end], chosen):
