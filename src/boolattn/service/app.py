@@ -109,9 +109,8 @@ def _example(name: str, kind: str = "application/json") -> dict[int | str, dict[
 
 def listen(host: str, port: int, n_workers: int = 1) -> list[socket.socket]:
     """Open a listening socket for each worker; Linux divides the connections."""
-    open_socket = partial(
-        socket.create_server, family=socket.AF_INET6 if ":" in host else socket.AF_INET
-    )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    open_socket = partial(socket.create_server, family=family)
     try:
         listener = open_socket((host, port))  # unlike those of several workers, alone at its port
         if n_workers == 1:

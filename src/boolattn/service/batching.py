@@ -1,7 +1,6 @@
 """Batches queries that arrive together into one search call, in one worker thread.
 
-One thread, because torch uses all cores for one batch, and a search in onnxruntime has threads of
-its own.
+One thread, because torch uses all cores for one batch, and onnxruntime has threads of its own.
 """
 
 from __future__ import annotations
@@ -150,8 +149,7 @@ class Batcher:
 def _safe(function: Callable[[], T]) -> T:
     """Call a function; convert exceptions that an event loop cannot take from a thread.
 
-    StopIteration would leave the future open for ever, and CancelledError would look as if the
-    caller had been cancelled.
+    StopIteration would leave the future open for ever; CancelledError would seem the caller's.
     """
     try:
         return function()

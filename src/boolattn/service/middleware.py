@@ -132,12 +132,6 @@ class _Exchange:
                 headers["Connection"] = "close"
         await self.send(message)
 
-    async def refuse(self, error: RefusedError) -> None:
-        """Send an error, unless a response has begun."""
-        self.code = error.code
-        if not self.status:
-            await error.response()(self.scope, self.receive, self.write)
-
     @cached_property
     def client(self) -> str:
         """Address of the caller; of IPv6 the network, of which one caller has all addresses."""
@@ -184,7 +178,10 @@ class LimitsMiddleware:
         except ClientDisconnect:
             pass
         except Exception as error:  # noqa: BLE001 - the last place before the server
-            await exchange.refuse(as_refused(error))
+            refused = as_refused(error)
+            exchange.code = refused.code
+            if not exchange.status:  # no response has begun
+                await refused.response()(scope, receive, exchange.write)
         finally:
             self._record(exchange)
 

@@ -33,6 +33,7 @@ _OF_RESULT = (
     *("query", "confidence", "is_composed", "why_one_vector", "warnings", "notes", "offset"),
     *("total", "n_compared", "hybrid", "strict_not", "facets", "left_out"),
 )
+_ADDED: dict[str, Any] = {"id": "18", "text": "A hawk moth found in Java."}
 _DIGITS = 6
 _MAX_LENGTH = 300
 #: Codes of the framework's own errors.
@@ -63,10 +64,8 @@ class _SearchOptions(BaseModel):
     min_score: float | None = Field(default=None, description="Least score of a result.")
 
 
-class SearchParameters(_SearchOptions):
+class SearchParameters(_SearchOptions, extra="forbid"):
     """A search in an address."""
-
-    model_config = ConfigDict(extra="forbid")
 
     q: str = Field(default="", description="The query.", examples=[QUERY])
     filter: list[str] = Field(
@@ -101,10 +100,8 @@ class SearchRequest(_SearchOptions):
     )
 
 
-class DocumentRequest(BaseModel):
+class DocumentRequest(BaseModel, extra="forbid", strict=True, allow_inf_nan=False):
     """A document to add."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     id: str = Field(min_length=1, examples=["17"])
     text: str = Field(examples=["A moth found in Java."])
@@ -114,16 +111,10 @@ class DocumentRequest(BaseModel):
     )
 
 
-class DocumentsRequest(BaseModel):
+class DocumentsRequest(BaseModel, extra="forbid", strict=True):
     """Documents to add, all or none."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={
-            "examples": [{"documents": [{"id": "18", "text": "A hawk moth found in Java."}]}]
-        },
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"documents": [_ADDED]}]})
 
     documents: list[DocumentRequest] = Field(min_length=1)
     update: bool = Field(default=False, description="Replace documents that have the same ids.")
@@ -248,8 +239,7 @@ def as_refused(error: Exception) -> RefusedError:
         case HTTPException():
             code = _CODES.get(error.status_code, "refused")
             return RefusedError(error.status_code, code, str(error.detail), headers=error.headers)
-    # The caller is given the id under which the log has the error.
-    name = uuid4().hex[:12]
+    name = uuid4().hex[:12]  # under which the caller finds the error in the log
     is_known = isinstance(error, errors.BoolattnError)
     logger.error("error %s: %s", name, one_line(str(error)), exc_info=None if is_known else error)
     return RefusedError(500, "internal", f"internal error; see {name} in the log", id=name)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from boolattn.errors import ConfigError
 from boolattn.settings import check_types, limited
 
-# A shorter key could be guessed over a fast network.
-_MIN_KEY_LENGTH = 16
+_MIN_KEY_LENGTH = 16  # a shorter key could be guessed over a fast network
 #: Names of this machine for itself.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

@@ -1,7 +1,6 @@
 """Starts the processes that serve, and starts one again that crashed; it only watches them.
 
-A fault in a memory map, which a file that is cut under the service causes, ends a process without
-an exception.
+A fault in a memory map, caused by a file that is cut, ends a process without an exception.
 """
 
 from __future__ import annotations
