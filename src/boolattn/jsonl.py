@@ -1,7 +1,6 @@
 """Text and JSON lines, read as a stream from plain or compressed files; rows of Parquet files.
 
-The ending of the name tells plain, gzip, xz and zip (of one file) apart. Every error
-names the file and the line.
+The ending of the name tells plain, gzip, xz and zip (of one file) apart. Errors name file and line.
 """
 
 from __future__ import annotations
@@ -86,8 +85,7 @@ def read_jsonl(
 ) -> Iterator[tuple[int, Any]]:
     """Read JSON objects, one a line, each with its line number; empty lines are skipped.
 
-    ``fields`` has the types of the fields every object must have; no two objects may share the
-    value of the field ``unique``.
+    ``fields`` are the types of required fields; the field ``unique`` is another in every object.
     """
     seen: set[str] = set()
     for number, line in read_lines(path):

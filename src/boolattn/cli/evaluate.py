@@ -118,15 +118,9 @@ def _measure(
         limit = f"no query of {split} has more than {longest:,} results"
         note(f"note: {limit}, and metrics use up to {depth:,}; the rest counts as not found")
     details = {"version": boolattn.__version__, "depth": depth, "seconds_to_rank": seconds}
-    results = results_of(
-        judgements,
-        measure(ranking, judgements, metrics),
-        system=system.name,
-        dataset=benchmark.name,
-        split=split,
-        gate=system.gate,
-        details={**details, "way": system.way},
-    )
+    about = {"system": system.name, "dataset": benchmark.name, "split": split, "gate": system.gate}
+    values = measure(ranking, judgements, metrics)
+    results = results_of(judgements, values, **about, details={**details, "way": system.way})
     run = out / f"{_file_stem(results)}.run.gz"
     write_run(run, ranking, judgements.ids, list(benchmark.rows), system=results.system)
     return results

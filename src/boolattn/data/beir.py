@@ -40,10 +40,9 @@ def write_beir(
             raise DataError(f"a split of a BEIR folder cannot be named {split!r}")
         for query in queries:
             if query.id in home:
-                raise DataError(
-                    f"the query id {query.id!r} is in {home[query.id]} and in {split}; "
-                    "a BEIR folder has all queries in one file"
-                )
+                both = f"{home[query.id]} and in {split}"
+                reason = "a BEIR folder has all queries in one file"
+                raise DataError(f"the query id {query.id!r} is in {both}; {reason}")
             home[query.id] = split
     with atomic_folder(folder) as draft:
         rows = (
@@ -144,9 +143,8 @@ def _read_qrels(
             qid, document, score = line.split("\t")
             is_relevant = float(score) > 0
         except ValueError as error:
-            raise DataError(
-                f"{where}: not query-id, corpus-id and score, separated by tabs; is it truncated?"
-            ) from error
+            form = "query-id, corpus-id and score, separated by tabs"
+            raise DataError(f"{where}: not {form}; is it truncated?") from error
         if qid not in queries:
             raise DataError(f"{where}: the query {qid!r} is not in queries.jsonl")
         if document not in known:

@@ -1,7 +1,6 @@
 """BoolQuestions (Zhang et al., 2024): AND, OR and NOT questions over two passage collections.
 
-Read from a folder of the hub's parquet files, or of JSONL files. The negatives of a question become
-its excluded documents.
+Read from the hub's parquet files or JSONL files; a question's negatives are what it excludes.
 """
 
 from __future__ import annotations

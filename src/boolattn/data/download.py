@@ -44,9 +44,8 @@ def fetch(url: str, target: Path, *, sha256: str = "") -> Path:
         elif isinstance(error, OSError) and error.filename is not None:
             raise DataError(f"cannot write {error.filename}: {error.strerror}") from error
         reason = " ".join(str(error).split())
-        raise MissingDataError(
-            f"cannot fetch {url} ({reason}); try again, or fetch it and put it at {target}"
-        ) from error
+        remedy = f"try again, or fetch it and put it at {target}"
+        raise MissingDataError(f"cannot fetch {url} ({reason}); {remedy}") from error
     finally:
         if target.parent.is_dir():
             draft.unlink(missing_ok=True)

@@ -139,10 +139,8 @@ def _query(qid: str, row: Mapping[str, Any], known: frozenset[str], where: str) 
     # Augmented queries have no original, so their operands are not known.
     names = [" ".join(name.split()) for name in _MARK.findall(row.get("original_query") or "")]
     if names and template and len(names) != template.count("_"):
-        raise DataError(
-            f"{where}: the template {template!r} has {template.count('_')} operands, "
-            f"original_query marks {len(names)}"
-        )
+        numbers = f"{template.count('_')} operands, original_query marks {len(names)}"
+        raise DataError(f"{where}: the template {template!r} has {numbers}")
     return Query(
         id=qid,
         text=row["query"],

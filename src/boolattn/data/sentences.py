@@ -4,8 +4,7 @@ Sentences have operators, cues and scopes. Their generator is in ``experiments/`
 not in the wheel; SetBERT's are read from its files. A file of labelled queries has JSON lines, one
 query each: ``{"text", "operands", "negated", "gaps", "source"}``. ``operands`` has the character
 spans of each operand, in text order: ``[[[0, 8], [24, 31]]]`` is one operand of two spans.
-``negated`` has the numbers of the negated ones, ``gaps`` operator and level between each two:
-``["or2", "and1"]``.
+``negated`` has the numbers of the negated ones, ``gaps`` what joins each two: ``["or2", "and1"]``.
 """
 
 from __future__ import annotations

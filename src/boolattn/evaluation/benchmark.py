@@ -89,8 +89,7 @@ class Judgements:
     def of(cls, queries: Sequence[Query], rows: Mapping[str, int]) -> Judgements:
         """Look up the rows of the queries' documents, by the ids of the corpus.
 
-        A query without a relevant document in the corpus is left out. A relevant document counts
-        as nothing else.
+        A query without a relevant document there is left out; such a document is only relevant.
         """
         usable = tuple(query for query in queries if not rows.keys().isdisjoint(query.gold))
         if not usable:
@@ -148,8 +147,7 @@ def prepare(
 ) -> Benchmark:
     """Choose splits (default: those usually reported), and optionally a sample.
 
-    A sample of the corpus has all judged documents; ``n_queries`` is the size of a sample of each
-    split. 0 means all.
+    A sample of the corpus has all judged documents; ``n_queries`` are chosen of each split; 0: all.
     """
     if min(n_documents, n_queries, seed) < 0:
         raise ConfigError("the sizes of a sample and its seed are at least 0")

@@ -113,8 +113,7 @@ def mrecall(judged: JudgedRanking, k: int) -> Floats:
 def leak(judged: JudgedRanking) -> Floats:
     """Share of the excluded documents returned within the first (relevant + excluded) results.
 
-    Undefined for a query that excludes nothing. A system that ignores the exclusion, and is right
-    otherwise, has a leak of 1.
+    Undefined for a query that excludes nothing; 1 for a system that only ignores the exclusion.
     """
     return _share(judged.excluded.within(judged.relevant.n + judged.excluded.n), judged.excluded.n)
 
@@ -221,10 +220,9 @@ def measure(
     chosen = [parse(name) for name in metrics]
     for metric in chosen:
         if ranking.depth < (needed := metric.depth(judgements)):
-            raise ConfigError(
-                f"{metric.name} needs {needed} results and the ranking has {ranking.depth}; "
-                "rank deeper, or pad the ranking if nothing more was returned"
-            )
+            problem = f"{metric.name} needs {needed} results and the ranking has {ranking.depth}"
+            remedy = "rank deeper, or pad the ranking if nothing more was returned"
+            raise ConfigError(f"{problem}; {remedy}")
     if judgements.undecided:
         ranking = ranking.without(judgements.undecided)
     judged = judge(ranking, judgements, needed_depth(judgements, metrics))

@@ -30,8 +30,7 @@ def structure(tree: QueryTree) -> str:
 def word_f1(expected: QueryTree, parsed: QueryTree) -> float:
     """Return the F1 score of the words of the operands.
 
-    Positive operands are matched with positive ones and negated with negated ones, greedily by
-    overlap.
+    Positive operands are matched with positive, negated with negated ones, greedily by overlap.
 
     >>> from boolattn.query.tree import Or
     >>> word_f1(Or((Atom("red moths"), Atom("ants"))), Or((Atom("moths"), Atom("red ants"))))
@@ -75,6 +74,5 @@ def accuracy(pairs: Iterable[tuple[QueryTree, QueryTree]]) -> dict[str, float]:
 
 def _operands(tree: QueryTree) -> list[tuple[int, list[str]]]:
     """Return sign and words of each operand, sorted; punctuation does not count."""
-    return sorted(
-        (sign, re.findall(r"\w+", atom.text.lower())) for atom, sign in signed_atoms(tree)
-    )
+    pairs = ((sign, atom.text.lower()) for atom, sign in signed_atoms(tree))
+    return sorted((sign, re.findall(r"\w+", text)) for sign, text in pairs)

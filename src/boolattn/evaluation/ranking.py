@@ -36,10 +36,8 @@ class Ranking:
 
     def __post_init__(self) -> None:
         if self.rows.ndim != 2 or self.rows.shape != self.scores.shape:
-            raise ConfigError(
-                f"rows and scores must have one shape (queries, depth); got "
-                f"{self.rows.shape} and {self.scores.shape}"
-            )
+            shapes = f"{self.rows.shape} and {self.scores.shape}"
+            raise ConfigError(f"rows and scores must have one shape (queries, depth); got {shapes}")
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[int]], depth: int | None = None) -> Ranking:
@@ -143,10 +141,8 @@ def read_run(
         elif skip_unknown:
             unknown = document
         else:
-            raise DataError(
-                f"{path}:{number}: no document {document!r} among {len(rows)}; "
-                "is this run of another corpus?"
-            )
+            reason = f"no document {document!r} among {len(rows)}; is this run of another corpus?"
+            raise DataError(f"{path}:{number}: {reason}")
     if not any(ranked):
         reason = f"it has {other!r}, expected {query_ids[0]!r}" if other else "it is empty"
         reason = f"no document {unknown!r} in the corpus" if unknown else reason
@@ -164,10 +160,9 @@ def _fields(line: str, path: Path, number: int) -> tuple[str, str, int, float]:
             raise ValueError
         return qid, document, int(rank), float(score)
     except ValueError:
-        raise DataError(
-            f"{path}:{number}: not a line of a TREC run (query Q0 document rank score system): "
-            f"{line[:80]!r}"
-        ) from None
+        form = "query Q0 document rank score system"
+        reason = f"not a line of a TREC run ({form}): {line[:80]!r}"
+        raise DataError(f"{path}:{number}: {reason}") from None
 
 
 def _escaped(name: str) -> str:

@@ -225,10 +225,8 @@ def _check_alike(results: Sequence[Results]) -> None:
             if here != there:
                 raise ConfigError(f"results of {name} {here!r} and {there!r} are not comparable")
         if [query.id for query in first.queries] != [query.id for query in other.queries]:
-            raise ConfigError(
-                f"{first.system} and {other.system} have different queries: "
-                f"{len(first.queries)} and {len(other.queries)}"
-            )
+            sizes = f"{len(first.queries)} and {len(other.queries)}"
+            raise ConfigError(f"{first.system} and {other.system} have different queries: {sizes}")
 
 
 def _rounded(value: float) -> float | None:

@@ -135,12 +135,9 @@ def domain_figure(results: Sequence[Results]) -> Any:  # noqa: ANN401 - a Figure
     all_rows = [domain_rows(system) for system in results]
     names = list(all_rows[0])
     columns = domain_columns(results[0].split)
-    panels = {
-        f"{heading}\nR-precision" if heading == kind else heading: [
-            [rows[name][column] for name in names] for rows in all_rows
-        ]
-        for column, (heading, kind, _) in enumerate(columns)
-    }
+    headings = [f"{name}\nR-precision" if name == kind else name for name, kind, _ in columns]
+    bars = np.array([[rows[name] for name in names] for rows in all_rows])
+    panels = dict(zip(headings, bars.transpose(2, 0, 1), strict=True))
     return _draw(f"{results[0].dataset}, {results[0].split}", names, panels, results)
 
 
