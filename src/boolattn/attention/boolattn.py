@@ -41,8 +41,7 @@ def current_state(tensors: list[Tensor]) -> list[int]:
 class BoolAttn(nn.Module):
     """The plug-in: operator embeddings, cue predictor, gate, and the experts of each layer.
 
-    The sizes are those of the encoder. ``lexicon`` is the compiled cue lexicon, if ``config.gate``
-    is ``lexicon``.
+    The sizes are the encoder's. ``lexicon`` is the compiled cue lexicon, if that is the gate.
     """
 
     def __init__(

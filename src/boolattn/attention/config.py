@@ -44,9 +44,8 @@ class BoolAttnConfig:
     #: Whether that threshold stays between 0 and 1, and a text's first and last token ([CLS],
     #: [SEP]) are never in scope. Default: only in the corrected variant
     bounded_scope: bool | None = None
-    #: Whether a learned factor of each operator and head, 0 at first, multiplies the strength, so
-    #: that an untrained plug-in changes nothing. Default: only in the corrected variant, without a
-    #: ``fixed_bias``
+    #: Whether a learned factor of each operator and head, 0 at first, multiplies the strength: an
+    #: untrained plug-in changes nothing. Default: in the corrected variant without ``fixed_bias``
     use_factor: bool | None = None
     scope_temperature: float = limited(1.0, above=0)  # of the Gumbel-sigmoid (*ours*)
     use_noise: bool = True  # whether training samples scopes and uses the gate's dropout

@@ -1,8 +1,7 @@
 """The experts with folded weights, for encoding without gradients on a GPU.
 
-FiLM, threshold, operator factor and all constants are folded into one matrix and some constants for
-each layer. The values are those of :class:`~boolattn.attention.layer.BoolAttnLayer`, the reference,
-up to rounding.
+FiLM, threshold, operator factor and all constants become one matrix and some constants for each
+layer. Up to rounding, values are those of :class:`~boolattn.attention.layer.BoolAttnLayer`.
 """
 
 from __future__ import annotations

@@ -131,8 +131,7 @@ def position_weight(config: BoolAttnConfig, cue: Tensor, sigma: Tensor) -> Tenso
     .. math:: w_i = \max_c \; p_c \exp(-r_{ic}^2 / 2\sigma^2)
 
     The paper has one cue position ``c``, undefined for several cues (error 4); the paper variant
-    takes the most probable, ``c = argmax p``, without the factor ``p``. Long texts need no tensor
-    of all pairs.
+    takes the most probable, ``argmax p``, without ``p``. Long texts need no tensor of all pairs.
 
     Args:
         config: The settings.

@@ -63,9 +63,8 @@ def build_towers(
 
     The encoder is a folder, a name on the hub, or a loaded encoder, which is not changed. One with
     BoolAttn, or a folder saved from one, keeps its plug-in. ``config`` has the settings of a new
-    plug-in. A ``document_encoder`` is for a document tower that does not share weights. The
-    tokenizer is by default that of the encoder's folder. ``settings`` are values of
-    :class:`TowerConfig`.
+    plug-in. A ``document_encoder`` is for a document tower that does not share weights. The default
+    tokenizer is that of the encoder's folder. ``settings`` are values of :class:`TowerConfig`.
 
     >>> from boolattn.encoders.models import minilm_folder
     >>> build_towers(minilm_folder(), query_length=64).get_embedding_dimension()
@@ -185,10 +184,8 @@ def from_pretrained(kind: Any, source: str | Path) -> Any:  # noqa: ANN401 - an 
     try:
         return kind.from_pretrained(str(source))
     except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise MissingDataError(
-            f"{source} is no encoder's folder or name: {reason}; name its folder"
-        ) from error
+        problem = f"{source} is no encoder's folder or name: {str(error).splitlines()[0]}"
+        raise MissingDataError(f"{problem}; name its folder") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,9 +33,8 @@ PASS = "boolattn_pass"
 #: Keyword that passes texts laid end to end to the attention function: where they begin, the end
 #: included, and most tokens of one.
 PACKED = "boolattn_packed"
-#: Class of the self-attention by family. DeBERTa is missing on purpose: it computes its scores
-#: outside AttentionInterface and takes no additive mask, so a bias would be dropped without an
-#: error.
+#: Class of the self-attention by family. Not DeBERTa: it computes its scores outside
+#: AttentionInterface and takes no additive mask, so a bias would be dropped without an error.
 FAMILIES = {
     "bert": "BertSelfAttention",
     "distilbert": "DistilBertSelfAttention",
@@ -53,15 +52,12 @@ WITHOUT_INTERFACE = ("mpnet",)
 def family_of(encoder: PreTrainedModel) -> str:
     """Return the name of an encoder's family, or raise."""
     if not hasattr(encoder, "base_model"):
-        raise UnsupportedEncoderError(
-            f"cannot attach to a {type(encoder).__name__}; give a transformers encoder "
-            "(of a SentenceTransformer: model[0].model)"
-        )
+        remedy = "give a transformers encoder (of a SentenceTransformer: model[0].model)"
+        raise UnsupportedEncoderError(f"cannot attach to a {type(encoder).__name__}; {remedy}")
     name: str = encoder.config.model_type
     if name not in FAMILIES:
-        raise UnsupportedEncoderError(
-            f"cannot attach to {name!r}; supported: {', '.join(sorted(FAMILIES))}"
-        )
+        known = ", ".join(sorted(FAMILIES))
+        raise UnsupportedEncoderError(f"cannot attach to {name!r}; supported: {known}")
     if getattr(encoder.config, "is_decoder", False):
         raise UnsupportedEncoderError(
             f"cannot attach to a {name!r} decoder; load it with is_decoder=False"
@@ -73,8 +69,7 @@ def family_of(encoder: PreTrainedModel) -> str:
 class Record:
     """What BoolAttn computed while recording, with gradients.
 
-    Biases are those of the last pass, by layer number; cues and gates are of each pass, also if no
-    gate was open.
+    Biases are of the last pass, by layer number; cues and gates of every pass, open or not.
     """
 
     cue_states: list[CueState] = field(default_factory=list)

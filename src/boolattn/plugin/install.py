@@ -163,10 +163,9 @@ class EncoderForward:
         # Another attention implementation, set after attach, would ignore the bias.
         config = cast("PreTrainedConfig", module.config)
         if (used := config._attn_implementation) not in backend.BACKENDS.values():
-            raise UnsupportedEncoderError(
-                f"the encoder's attention was set to {used!r} after attach; set it to one of "
-                f"{', '.join(backend.BACKENDS.values())}, or detach() first"
-            )
+            problem = f"the encoder's attention was set to {used!r} after attach"
+            remedy = f"set it to one of {', '.join(backend.BACKENDS.values())}, or detach() first"
+            raise UnsupportedEncoderError(f"{problem}; {remedy}")
         return args, {**kwargs, backend.BIAS: layer}
 
 
@@ -195,10 +194,8 @@ def label_gate(labels: OperatorLabels, batch: int, device: torch.device) -> Gate
                     raise GateError(f"unknown operator {name!r}; there are {known}")
                 labels[row, OPERATORS.index(name)] = 1
     if tuple(labels.shape) != shape:
-        raise GateError(
-            f"operators must have the shape {shape}: a row for each text, a column for each of "
-            f"{known}; got {tuple(labels.shape)}"
-        )
+        axes = f"a row for each text, a column for each of {known}; got {tuple(labels.shape)}"
+        raise GateError(f"operators must have the shape {shape}: {axes}")
     is_open = None
     # Reading values would synchronise with a GPU and break a compiled graph.
     if labels.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -229,18 +226,14 @@ def install(
             f"for {n_layers} layers; only transformers' own implementation is supported"
         )
     if config.layers is not None and config.layers[-1] >= n_layers:
-        raise ConfigError(
-            f"layers names layer {config.layers[-1]}, but the encoder has {n_layers}: "
-            f"0 to {n_layers - 1}"
-        )
+        known = f"{n_layers}: 0 to {n_layers - 1}"
+        raise ConfigError(f"layers names layer {config.layers[-1]}, but the encoder has {known}")
     # Encoders made from one config object share its setting: the first may have set ours.
     used: str = base.config._attn_implementation if has_interface else ""
     implementation = {ours: theirs for theirs, ours in backend.BACKENDS.items()}.get(used, used)
     if has_interface and implementation not in backend.BACKENDS:
-        raise UnsupportedEncoderError(
-            f"cannot attach with attention {implementation!r}; load the encoder with "
-            f"attn_implementation one of {', '.join(backend.BACKENDS)}"
-        )
+        remedy = f"load the encoder with attn_implementation one of {', '.join(backend.BACKENDS)}"
+        raise UnsupportedEncoderError(f"cannot attach with attention {implementation!r}; {remedy}")
     sizes = {"hidden_size": base.config.hidden_size, "n_heads": base.config.num_attention_heads}
     plugin = BoolAttn(config, n_layers=n_layers, lexicon=lexicon, **sizes)
     plugin.to(base.device, base.dtype).train(base.training)

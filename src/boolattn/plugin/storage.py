@@ -76,8 +76,7 @@ def attach(
     By default the gate is the lexicon if the encoder's own tokenizer is given, and else no gate
     but labels. The plug-in that is returned is now a module of the encoder.
 
-    Inside a ``SentenceTransformer``, which calls ``forward``, it acts too: attach to
-    ``model[0].model``.
+    It acts in a ``SentenceTransformer`` too, which calls ``forward``: attach to ``model[0].model``.
 
     >>> from transformers import AutoModel
     >>> from boolattn.encoders.models import minilm_folder
@@ -96,10 +95,8 @@ def attach(
             if header["encoder"] == _sizes(encoder) and is_alike:
                 return load_plugin(encoder, path.parent)
         names = " and ".join(path.parent.name for path in paths)
-        raise PluginMismatchError(
-            f"no shipped plug-in was trained for this encoder, only for {names}; "
-            "attach an untrained one and train it"
-        )
+        problem = f"no shipped plug-in was trained for this encoder, only for {names}"
+        raise PluginMismatchError(f"{problem}; attach an untrained one and train it")
     if config is None:
         config = BoolAttnConfig(gate="label" if tokenizer is None else "lexicon")
     lexicon = None
@@ -149,9 +146,8 @@ def load_plugin(encoder: PreTrainedModel, folder: str | Path) -> BoolAttn:
     header, tensors = _read(path)
     for name, saved in header.get("encoder", {}).items():
         if (actual := _sizes(encoder).get(name)) != saved:
-            raise PluginMismatchError(
-                f"{path} was saved for an encoder with {name} {saved}; this one has {actual}"
-            )
+            values = f"{name} {saved}; this one has {actual}"
+            raise PluginMismatchError(f"{path} was saved for an encoder with {values}")
     config = BoolAttnConfig.of_saved(header["config"], str(path))
     lexicon = None
     if config.gate == "lexicon":

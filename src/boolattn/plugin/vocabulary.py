@@ -32,10 +32,8 @@ def lexicon_gate(tokenizer: PreTrainedTokenizerBase, n_ids: int = 0) -> LexiconG
     ``n_ids`` is the vocabulary size of the encoder, which can be larger than the tokenizer's.
     """
     if not getattr(tokenizer, "is_fast", False):
-        raise ConfigError(
-            f"the lexicon gate needs a fast tokenizer, got {type(tokenizer).__name__}; "
-            "load it with AutoTokenizer"
-        )
+        problem = f"the lexicon gate needs a fast tokenizer, got {type(tokenizer).__name__}"
+        raise ConfigError(f"{problem}; load it with AutoTokenizer")
     owner_of: dict[tuple[int, ...], int] = {}
     for owner, operator in enumerate(OPERATORS):
         owner_of |= dict.fromkeys(_spellings(CUES[operator], tokenizer), owner)

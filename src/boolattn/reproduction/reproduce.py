@@ -143,10 +143,9 @@ def make_request(
     The preset names data set and encoder, ``data`` and ``encoder`` are their folders.
     """
     if name == "table2" and not data:
-        raise MissingDataError(
-            "BoolQuestions is missing: name a folder in BEIR's format with its training and "
-            "test questions by --data (docs/reproduction.md says how)"
-        )
+        remedy = "name a folder in BEIR's format with its training and test questions by --data"
+        source = "docs/reproduction.md says how"
+        raise MissingDataError(f"BoolQuestions is missing: {remedy} ({source})")
     values, known = read_preset(preset or "demo"), registry()
     catalog = values.get("data", {}).get("name")
     # The last of BEIR's format is any folder, not BoolQuestions.

@@ -99,10 +99,9 @@ class PlannedRun:
         for split in filter(None, splits if system.kind == "trained" else ()):
             data.queries(split)
         if not any(map(data.splits.get, self.dataset.splits)):
-            raise ConfigError(
-                f"{data.name} has none of the splits that are reported: "
-                f"{', '.join(self.dataset.splits)}; it has {', '.join(data.splits)}"
-            )
+            reported, known = (", ".join(part.splits) for part in (self.dataset, data))
+            problem = f"{data.name} has none of the splits that are reported: {reported}"
+            raise ConfigError(f"{problem}; it has {known}")
 
     def fingerprints(self) -> dict[str, str]:
         """Return hashes of what it reads, by what each is of; they are stored in its file."""
@@ -179,10 +178,9 @@ class RunRequest:
         """Plan a run; ``{seed}`` in the name of its start is its seed."""
         name = self.preset or encoder.presets.get(dataset.name, "")
         if not name:
-            raise ConfigError(
-                f"no preset for {encoder.name} on {dataset.name}; name one with --preset, or "
-                f"choose one of its data sets: {', '.join(encoder.presets)}"
-            )
+            known = ", ".join(encoder.presets)
+            remedy = f"name one with --preset, or choose one of its data sets: {known}"
+            raise ConfigError(f"no preset for {encoder.name} on {dataset.name}; {remedy}")
         values = read_preset(name)
         # The paper's size unless the system sets a rank, whatever the shipped model's preset has.
         values.get("plugin", {}).pop("rank", None)

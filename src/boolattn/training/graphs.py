@@ -65,8 +65,7 @@ class Captured:
     def __call__(self, features: Features, task: str, slot: int = 0) -> Tensor:
         """Encode one batch; ``slot`` is its number among the step's batches of this task.
 
-        A graph serves one pass until its backward pass is over, so batches of one step must not
-        share it.
+        A graph serves one pass until its backward pass is over: batches of a step cannot share it.
         """
         if not self._can_record(features, task):
             return encode(self.towers, features, task)
@@ -168,8 +167,7 @@ class Weights:
 
     def call(self, features: Features) -> Tensor:
         """Encode a batch with the aliases in the place of the parameters."""
-        # Not torch.func.functional_call: a module with two names, as the shared encoder, would keep
-        # the aliases.
+        # torch.func.functional_call leaves aliases in a module with two names, as a shared encoder.
         aliases = {id(value): self.aliases[name] for name, value in self.parameters.items()}
         before = [(part._parameters, dict(part._parameters)) for part in self.towers.modules()]
         try:

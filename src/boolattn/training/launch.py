@@ -190,10 +190,9 @@ def _check_same(folder: Path, preset: Preset, towers: SentenceTransformer) -> No
     is_bool_bert = isinstance(encoder, BoolBertModel)
     for name, value in {**asdict(settings_of(towers)), "use_plugin": is_bool_bert}.items():
         if value != getattr(model, name):
-            raise ConfigError(
-                f"{folder} is of another model: its {name} is {value}, not {getattr(model, name)}; "
-                f"--set model.{name}={value} takes it"
-            )
+            problem = f"its {name} is {value}, not {getattr(model, name)}"
+            remedy = f"--set model.{name}={value} takes it"
+            raise ConfigError(f"{folder} is of another model: {problem}; {remedy}")
     if is_bool_bert and encoder.config.boolattn_config != preset.plugin:
         raise ConfigError(f"{folder} is of another model: its plug-in has other settings")
     source = torch_source(model.encoder)

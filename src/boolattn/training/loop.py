@@ -139,10 +139,8 @@ class Loop:
         for number, losses in enumerate(since, step + 2 - len(since)):
             total = torch.stack(list(losses.values())).sum()
             if not torch.isfinite(total):
-                raise ConfigError(
-                    f"the {self.name} loss is {total.item()} at step {number}; "
-                    "lower its learning rate"
-                )
+                problem = f"the {self.name} loss is {total.item()} at step {number}"
+                raise ConfigError(f"{problem}; lower its learning rate")
 
 
 def parameter_groups(

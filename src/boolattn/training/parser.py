@@ -164,9 +164,8 @@ def train_parser(settings: ParserTraining) -> dict[str, dict[str, float]]:
         logits = type(logits)(*(part.float() for part in logits))
         return {"loss": parser_loss(logits, labels, features[1])}
 
-    rates = LoopSettings(
-        learning_rate=settings.learning_rate, warmup_steps=min(200, settings.steps // 10)
-    )
+    n_warmup = min(200, settings.steps // 10)
+    rates = LoopSettings(learning_rate=settings.learning_rate, warmup_steps=n_warmup)
     loop = Loop(groups, rates, "parser", settings.steps, log_every=100)
     loop.run(losses, lambda step, mean: logger.info("step %d: %.4f", step, mean["loss"]))
     model.eval().round_weights()

@@ -62,10 +62,8 @@ class Corpus:
             if document.metadata.get("use") == "evaluation"
         }
         if forbidden:
-            raise ConfigError(
-                f"{', '.join(sorted(forbidden))} of {dataset.name} may only be evaluated: "
-                "train on other domains"
-            )
+            names = f"{', '.join(sorted(forbidden))} of {dataset.name}"
+            raise ConfigError(f"{names} may only be evaluated: train on other domains")
         self.dataset = dataset
         self.tokenizer = cast("PreTrainedTokenizerBase", tokenizer)
         self.rows = {document.id: row for row, document in enumerate(dataset.documents)}
@@ -136,10 +134,8 @@ class RetrievalTraining:
         if (n_processes := self.processes.num_processes) > 1:
             self.steps.process, self.steps.n_processes = self.processes.process_index, n_processes
             if settings.batch_size % n_processes:
-                raise ConfigError(
-                    f"batch_size {settings.batch_size} cannot be divided among "
-                    f"{n_processes} processes"
-                )
+                size = f"batch_size {settings.batch_size}"
+                raise ConfigError(f"{size} cannot be divided among {n_processes} processes")
             # A batch without a cue leaves the experts without a gradient.
             self.model = DistributedDataParallel(self.model, find_unused_parameters=True)
 
@@ -248,7 +244,5 @@ class RetrievalTraining:
 def require_gpu(preset: Preset) -> None:
     """Refuse a preset for a GPU on a machine without one."""
     if preset.train.needs_gpu and not torch.cuda.is_available():
-        raise ConfigError(
-            f"preset {preset.name} needs a GPU and there is none; use the preset demo, or "
-            "--set train.needs_gpu=false to run it on the CPU"
-        )
+        remedy = "use the preset demo, or --set train.needs_gpu=false to run it on the CPU"
+        raise ConfigError(f"preset {preset.name} needs a GPU and there is none; {remedy}")

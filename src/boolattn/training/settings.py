@@ -103,10 +103,8 @@ class TrainSettings(LoopSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n_logical + self.n_bm25 > self.n_negatives:
-            raise ConfigError(
-                f"n_logical + n_bm25 must not exceed n_negatives ({self.n_negatives}), "
-                f"got {self.n_logical} + {self.n_bm25}"
-            )
+            sizes = f"({self.n_negatives}), got {self.n_logical} + {self.n_bm25}"
+            raise ConfigError(f"n_logical + n_bm25 must not exceed n_negatives {sizes}")
         if self.n_negatives == 0 and self.batch_size == 1:
             raise ConfigError("there are no negatives: raise n_negatives or batch_size")
 

@@ -47,8 +47,7 @@ def make_examples(
 ) -> list[TrainingExample]:
     """Turn queries into examples; those without a relevant document are left out.
 
-    ``rows`` are by document id, ``rankings`` (another engine's, best first, -1 after the last) by
-    query id.
+    ``rows`` are by document id, ``rankings`` (best first, -1 after the last) by query id.
     """
 
     def known(ids: Iterable[str]) -> tuple[int, ...]:
