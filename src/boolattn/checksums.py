@@ -149,9 +149,8 @@ def parts_of(folder: Path) -> list[Path]:
     for part in folders.copy():
         if (part / ROUTER).is_file():
             types = _read(part / ROUTER, dict).get("types")
-            folders += _inside(
-                part / ROUTER, types.items() if isinstance(types, dict) else [(0, 0)]
-            )
+            routes = types.items() if isinstance(types, dict) else [(0, 0)]
+            folders += _inside(part / ROUTER, routes)
     return list(dict.fromkeys(folders))
 
 

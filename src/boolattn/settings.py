@@ -1,7 +1,4 @@
-"""Settings: TOML or plain values in, a frozen dataclass out; an unknown key is an error.
-
-May import: boolattn.errors.
-"""
+"""Settings: TOML or plain values in, a frozen dataclass out; an unknown key is an error."""
 
 from __future__ import annotations
 

@@ -64,20 +64,16 @@ class BoolAttn(nn.Module):
         self.cue = cue_predictor(config, hidden_size)
         self.gate = learned_gate(config, hidden_size) if config.gate == "learned" else lexicon
         chosen = range(n_layers) if config.layers is None else config.layers
-        self.layers = nn.ModuleDict(
-            {str(index): BoolAttnLayer(config, hidden_size, n_heads) for index in chosen}
-        )
+        layers = {str(index): BoolAttnLayer(config, hidden_size, n_heads) for index in chosen}
+        self.layers = nn.ModuleDict(layers)
 
     def find_cues(
         self, hidden: Tensor, mask: Tensor, gate: Gate, *, may_fold: bool = False
     ) -> CueState | KernelCues:
         """Predict the cues of a batch.
 
-        Args:
-            hidden: Input of the first layer. Shape ``(batch, tokens, hidden)``.
-            mask: 1 for tokens, 0 for padding. Shape ``(batch, tokens)``.
-            gate: From oracle labels, the lexicon or the learned gate.
-            may_fold: Whether folded weights may be used, which give no scope logits.
+        ``hidden``, the first layer's input, is ``(batch, tokens, hidden)``, the mask of 0 and 1
+        ``(batch, tokens)``. With ``may_fold`` folded weights may be used, without scope logits.
         """
         if may_fold and (folded := self._current_fold()) is not None:
             return folded.find_cues(hidden, mask, gate.open)

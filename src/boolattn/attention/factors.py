@@ -83,11 +83,8 @@ def bias_factors(
 ) -> Factors:
     """Write a bias as factors: AND and OR act between tokens in scope, NOT on single tokens.
 
-    Args:
-        inside: 1 in scope, 0 outside. Shape ``(batch, tokens, operators, heads)``.
-        weight: Strengths in scope. Same shape.
-        head_size: Of the encoder.
-        is_paper: Whether NOT acts along the queries.
+    ``inside`` is 1 in scope, 0 outside, ``weight`` the strength there: both ``(batch, tokens,
+    operators, heads)``. The head's size is the encoder's. In the paper NOT acts along the queries.
     """
     n_texts, n_tokens, n_columns, n_heads = inside.shape
     # Fused GPU kernels need a head width, with the factors, that is a multiple of 8.

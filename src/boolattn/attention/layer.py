@@ -133,10 +133,7 @@ def position_weight(config: BoolAttnConfig, cue: Tensor, sigma: Tensor) -> Tenso
     The paper has one cue position ``c``, undefined for several cues (error 4); the paper variant
     takes the most probable, ``argmax p``, without ``p``. Long texts need no tensor of all pairs.
 
-    Args:
-        config: The settings.
-        cue: Cue probabilities. Shape ``(batch, operators, tokens)``.
-        sigma: Width for each operator. Shape ``(operators,)``.
+    Cue probabilities are ``(batch, operators, tokens)``; ``sigma``, widths, is ``(operators,)``.
     """
     precision = position_precision(sigma)
     n_tokens = cue.shape[-1]
@@ -198,10 +195,8 @@ class BiasPredictor(nn.Module):
     def forward(self, hidden: Tensor, position: Tensor, operators: Tensor) -> Tensor:
         """Return strengths, at least 0. Shape ``(batch, tokens, operators, heads)``.
 
-        Args:
-            hidden: Input of the layer's self-attention. Shape ``(batch, tokens, features)``.
-            position: Gaussian weight around the cues. Shape ``(batch, operators, tokens)``.
-            operators: Operator embeddings. Shape ``(operators, d_o)``.
+        The input of self-attention is ``(batch, tokens, features)``, the weight around the cues
+        ``(batch, operators, tokens)``, the operators' embeddings are ``(operators, d_o)``.
         """
         if self.inner is None:
             inner = hidden[:, :, None] + self.inner_bias
@@ -272,10 +267,8 @@ class BoolAttnLayer(nn.Module):
 
         .. math:: \sum_{e \in \{and, or\}} G_e\, f_e\, s_i s_j b_j \;-\; G_{not}\, f_{not}\, s_j b_j
 
-        Args:
-            hidden: Input of self-attention. Shape ``(batch, tokens, hidden)``.
-            cues: From :meth:`BoolAttn.find_cues`.
-            operators: Operator embeddings. Shape ``(operators, d_o)``.
+        The input of self-attention is ``(batch, tokens, hidden)``, the operators' embeddings are
+        ``(operators, d_o)``, and the cues are from :meth:`BoolAttn.find_cues`.
         """
         hidden = self.reduce(hidden)
         cue = cues.cue.transpose(1, 2).to(hidden.dtype)

@@ -122,9 +122,8 @@ def read_setbert(
     """
     rng = random.Random(f"setbert {seed}")
     for operator in OPERATORS:
-        path = find_file(
-            folder, f"{operator.value}.jsonl", remedy="make it with the scripts of quanmai/SetBERT"
-        )
+        remedy = "make it with the scripts of quanmai/SetBERT"
+        path = find_file(folder, f"{operator.value}.jsonl", remedy=remedy)
         rows = list(read_jsonl(path, {"G": str, "P": list, "N": list}))
         cut = int(len(rows) * 0.8)
         for number, row in rows[cut:] if is_test else rows[:cut]:

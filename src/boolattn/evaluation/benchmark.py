@@ -93,10 +93,8 @@ class Judgements:
         """
         usable = tuple(query for query in queries if not rows.keys().isdisjoint(query.gold))
         if not usable:
-            raise DataError(
-                f"none of {len(queries)} queries has a relevant document among {len(rows)} "
-                "documents; do the queries belong to this corpus?"
-            )
+            corpus = f"among {len(rows)} documents; do the queries belong to this corpus?"
+            raise DataError(f"none of {len(queries)} queries has a relevant document {corpus}")
         triples = ((q.gold, q.excluded - q.gold, q.undecided - q.gold) for q in usable)
         kinds = zip(*triples, strict=True)
         sets = ([map(rows.__getitem__, ids & rows.keys()) for ids in kind] for kind in kinds)

@@ -102,11 +102,9 @@ class Results:
         chosen = [i for i, query in enumerate(self.queries) if name in query.groups(grouping)]
         if not chosen:
             raise ConfigError(f"no query of {grouping} {name!r} in {self.dataset} {self.split}")
-        return replace(
-            self,
-            queries=tuple(self.queries[index] for index in chosen),
-            values={metric: values[chosen] for metric, values in self.values.items()},
-        )
+        queries = tuple(self.queries[index] for index in chosen)
+        values = {metric: values[chosen] for metric, values in self.values.items()}
+        return replace(self, queries=queries, values=values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: the means, and the values of every query."""

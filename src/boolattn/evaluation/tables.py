@@ -159,9 +159,8 @@ def _draw(
 
     n_columns = min(2, len(panels))
     n_rows, width = -(-len(panels) // n_columns), 0.8 / len(results)
-    figure = Figure(
-        figsize=(1.35 * len(names) * n_columns + 3, 2 * n_rows + 2), layout="constrained"
-    )
+    size = (1.35 * len(names) * n_columns + 3, 2 * n_rows + 2)
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flat
     for axes, (heading, bars) in zip(grid, panels.items(), strict=False):
         for index, (system, heights) in enumerate(zip(results, bars, strict=True)):

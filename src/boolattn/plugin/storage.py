@@ -228,9 +228,8 @@ def _sizes(encoder: PreTrainedModel) -> dict[str, Any]:
 
 def _sample(encoder: PreTrainedModel) -> list[float]:
     """Return a few weights of the first normalization, which tell encoders of a size apart."""
-    weights = next(
-        weight for name, weight in encoder.base_model.named_parameters() if "norm" in name.lower()
-    )
+    named = encoder.base_model.named_parameters()
+    weights = next(weight for name, weight in named if "norm" in name.lower())
     return [round(value, 4) for value in weights[:16].tolist()]
 
 

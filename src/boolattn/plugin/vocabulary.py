@@ -49,13 +49,11 @@ def _spellings(phrases: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> se
     texts = sorted({text.replace("'", quote) for text in cased for quote in ("'", "\u2019")})
     # Some vocabularies include the space before a word in its first token.
     pairs = [(lead, text) for text in texts for lead in ("", "a ", "(")]
-    encoded = tokenizer(
-        [lead + text for lead, text in pairs], add_special_tokens=False, return_offsets_mapping=True
-    )
+    joined = [lead + text for lead, text in pairs]
+    encoded = tokenizer(joined, add_special_tokens=False, return_offsets_mapping=True)
+    rows = zip(pairs, encoded["input_ids"], encoded["offset_mapping"], strict=True)
     spellings = set()
-    for (lead, _), ids, offsets in zip(
-        pairs, encoded["input_ids"], encoded["offset_mapping"], strict=True
-    ):
+    for (lead, _), ids, offsets in rows:
         phrase_tokens = [k for k, (_, end) in enumerate(offsets) if end > len(lead)]
         # Not if a token covers both the lead and the phrase.
         if phrase_tokens and offsets[phrase_tokens[0]][0] >= len(lead.rstrip()):

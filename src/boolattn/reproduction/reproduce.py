@@ -209,10 +209,9 @@ def _execute(run: PlannedRun, paths: Paths) -> str:
             for split, part in judged.items()
         )
     else:
-        settings = preset.to_dict()
+        details["settings"] = preset.to_dict()
         # Not the folder of the encoder on this machine.
-        settings["model"]["encoder"] = run.encoder.source
-        details["settings"] = settings
+        details["settings"]["model"]["encoder"] = run.encoder.source
         if system.kind == "trained":
             towers = _trained(run, paths, details)
             seconds["train"] = round(time.perf_counter() - start, 2)

@@ -77,16 +77,11 @@ class Corpus:
     def validator(self, preset: Preset) -> Callable[[SentenceTransformer], dict[str, float]]:
         """Return :func:`validate` with the preset's split, sizes and labels."""
         split, settings = preset.data.validation, preset.train
-        benchmark = prepare(
-            self.dataset,
-            [split],
-            n_documents=settings.n_validation_documents,
-            n_queries=settings.n_validation_queries,
-            seed=settings.seed,
-        )
-        judgements, texts = benchmark.splits[split], benchmark.texts
-        options: dict[str, Any] = {"judgements": judgements, "takes_labels": preset.takes_labels}
-        return partial(validate, texts=texts, **options)
+        n_documents, n_queries = settings.n_validation_documents, settings.n_validation_queries
+        sizes = {"n_documents": n_documents, "n_queries": n_queries, "seed": settings.seed}
+        benchmark = prepare(self.dataset, [split], **sizes)
+        options: dict[str, Any] = {"texts": benchmark.texts, "takes_labels": preset.takes_labels}
+        return partial(validate, judgements=benchmark.splits[split], **options)
 
 
 def validate(
