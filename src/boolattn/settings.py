@@ -24,8 +24,7 @@ P = ParamSpec("P")
 def build(kind: type[T], values: Mapping[str, Any], *, source: str = "") -> T:
     """Make a settings dataclass from plain values and refuse names it does not have.
 
-    Lists become tuples, because settings are frozen and JSON and TOML know only lists. An error
-    begins with the ``source`` of the values.
+    Lists become tuples: settings are frozen. Errors begin with the ``source`` of the values.
     """
     where = f"{source}: " if source else ""
     known = sorted(field.name for field in fields(kind))  # type: ignore[arg-type]

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from boolattn.errors import ConfigError
 from boolattn.settings import build, check_types, limited
 
-#: The operator axis of every tensor: AND, OR, NOT.
-OPERATORS = ("and", "or", "not")
+OPERATORS = ("and", "or", "not")  # the operator axis of every tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,7 @@ _FOLDABLE = (
     *(BoolAttnLayer, ScopePredictor, BiasPredictor, CuePredictor),
     *(nn.Linear, nn.Conv1d, nn.Identity, nn.ModuleDict),
 )
-#: The largest logit of an unbounded threshold; finite, as it is added to others.
-_MAX_LOGIT = 7.5e3
+_MAX_LOGIT = 7.5e3  # the largest logit of an unbounded threshold; finite, as it is added to others
 
 
 class FoldedLayer:

@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 
-#: Owner of lexicon phrases that contain a cue word and are no cue, like "not only".
-NO_OWNER = -1
+NO_OWNER = -1  # owner of lexicon phrases that contain a cue word and are no cue, like "not only"
 
 
 class PaperCuePredictor(nn.Module):

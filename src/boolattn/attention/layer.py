@@ -13,8 +13,7 @@ from boolattn.attention.config import BoolAttnConfig  # noqa: TC001
 from boolattn.attention.factors import AttentionBias, Factors, bias_factors
 from boolattn.attention.gate import Gate, straight_through
 
-#: Tokens of the longest text for which all pairs of tokens are compared.
-N_COMPARED = 64
+N_COMPARED = 64  # tokens of the longest text for which all pairs of tokens are compared
 
 
 class ScopePredictor(nn.Module):

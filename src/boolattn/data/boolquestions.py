@@ -16,8 +16,7 @@ from boolattn.jsonl import check_fields, find_file, read_jsonl, read_parquet
 from boolattn.query.tree import Operator
 from boolattn.settings import checked
 
-#: The passage collections.
-COLLECTIONS = ("MSMARCO", "NaturalQuestions")
+COLLECTIONS = ("MSMARCO", "NaturalQuestions")  # the collections of passages
 _QUESTION = {"question": str, "question_type": str, "positive_ctxs": list, "negative_ctxs": list}
 
 

@@ -36,8 +36,7 @@ WORDINGS_SHA256 = {
     "domains": "f3df9839774ef1805d674dd8ddf75001a4ec0820731ee258394a9919ab575103",
 }
 TAXA_SPLITS = ("train", "validation", "test", "unseen")
-#: Ranks of groups in queries of taxa.
-GROUP_RANKS = ("class", "order", "family")
+GROUP_RANKS = ("class", "order", "family")  # of groups in queries of taxa
 #: Domains of taxa by kingdom; other kingdoms (bacteria, viruses) are only documents.
 KINGDOMS: Mapping[str, str] = {"Metazoa": "animals", "Viridiplantae": "plants", "Fungi": "fungi"}
 #: Splits by the role of a domain: first with training wordings, then with unseen ones.

@@ -1,7 +1,6 @@
 """Bool-BERT: an encoder and its plug-in as one Hugging Face model.
 
-``AutoModel`` builds the encoder from its own settings, and the plug-in is attached to it, so one
-class serves every supported family.
+``AutoModel`` builds the encoder, and the plug-in is attached to it: one class for every family.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MODEL_TYPE = "bool_bert"
-#: The task with the plug-in; for any other the encoder runs without it.
-QUERY = "query"
+QUERY = "query"  # the task with the plug-in; for any other the encoder runs without it
 _SIZES = (
     *("hidden_size", "num_attention_heads", "num_hidden_layers"),
     *("max_position_embeddings", "vocab_size"),

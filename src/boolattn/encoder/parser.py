@@ -27,12 +27,9 @@ if TYPE_CHECKING:
     from boolattn.query.parsed_query import ParsedQuery, Span
 
 SETTINGS, TOKENIZER, WEIGHTS = "parser.json", "tokenizer.json", "model.safetensors"
-#: Most operands of a query, and most tokens; the rest is cut off.
-N_SLOTS, MAX_TOKENS = 8, 128
-#: Width of the head, and heads of its attention.
-_INNER, _N_HEADS = 256, 4
-#: Smaller matrices are not rounded.
-_MIN_VALUES = 65_536
+N_SLOTS, MAX_TOKENS = 8, 128  # most operands of a query, and most tokens; the rest is cut off
+_INNER, _N_HEADS = 256, 4  # width of the head, and heads of its attention
+_MIN_VALUES = 65_536  # smaller matrices are not rounded
 
 
 class _Block(nn.Module):

@@ -42,8 +42,7 @@ _QUERIES_AT_ONCE = 32
 class TorchEncoder(Encoder):
     """Any sentence-transformers model as an encoder.
 
-    ``labels`` are oracle labels: names of operators by query text. Where there are any they open
-    the gates, not the model's own.
+    ``labels`` are oracle labels, operators by query text; they open the gates, not the model's own.
 
     >>> import boolattn
     >>> encoder = boolattn.TorchEncoder.load(boolattn.shipped_model())

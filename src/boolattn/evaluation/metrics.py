@@ -28,8 +28,7 @@ DEFAULT_METRICS = (
 )
 #: Metrics of which a lower value is better.
 LOWER_IS_BETTER = frozenset({"leak", "violations", "excluded_before_full"})
-#: Depth of the metric over pairs of documents: the same for all systems.
-PAIRS_DEPTH = 1000
+PAIRS_DEPTH = 1000  # depth of the metric over pairs of documents: the same for all systems
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 
 from boolattn.query.tree import And, Atom, Not, QueryTree, signed_atoms
 
-#: Measures of :func:`accuracy`.
-MEASURES = ("structure", "operands", "word_f1", "left_alone")
+MEASURES = ("structure", "operands", "word_f1", "left_alone")  # of :func:`accuracy`
 
 
 def structure(tree: QueryTree) -> str:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.integer[Any]]
 
-#: Row after the last document that a system returned.
-PADDING = -1
+PADDING = -1  # row after the last document that a system returned
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from boolattn.evaluation.metrics import Floats
 
 FORMAT = "boolattn-results-1"
-#: Groupings of queries.
-GROUPINGS = ("template", "operator", "domain", "wording", "kind")
+GROUPINGS = ("template", "operator", "domain", "wording", "kind")  # of queries
 #: Draws of the tests of significance, and how many are computed at once, to bound memory.
 N_DRAWS, _BATCH = 10_000, 500
 _ORDER = {"template": (*TEMPLATES, *LONGER), "operator": ("none", *OPERATORS), "kind": KINDS}
-#: Metrics of a benchmark of domains.
-DOMAIN_METRICS = ("r_precision", "leak", "mrr@10", "ndcg@10")
+DOMAIN_METRICS = ("r_precision", "leak", "mrr@10", "ndcg@10")  # of a benchmark of domains
 MEAN = "mean"
 #: The share of relevant documents that a ranking of all documents holds, and its complement.
 _HELD, _WRONG_DROPS = "recall@1000000", "wrong drops"

@@ -16,8 +16,7 @@ from boolattn.evaluation.metrics import LOWER_IS_BETTER, parse
 from boolattn.evaluation.results import Comparison, Results, domain_columns, domain_rows
 from boolattn.files import require
 
-#: Significance level at which a difference is marked.
-_LEVEL = 0.05
+_LEVEL = 0.05  # significance level at which a difference is marked
 # Okabe and Ito's palette for all kinds of colour vision.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 

@@ -30,8 +30,7 @@ BACKENDS = {"sdpa": "boolattn_sdpa", "eager": "boolattn_eager"}
 BIAS = "boolattn_bias"
 #: Keyword that passes the forward pass from the model's hook to its layers.
 PASS = "boolattn_pass"
-#: Keyword that passes texts laid end to end to the attention function: where they begin, the end
-#: included, and most tokens of one.
+#: Keyword for texts laid end to end: where they begin, the end included, and most tokens of one.
 PACKED = "boolattn_packed"
 #: Class of the self-attention by family. Not DeBERTa: it computes its scores outside
 #: AttentionInterface and takes no additive mask, so a bias would be dropped without an error.

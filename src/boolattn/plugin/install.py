@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 NAME = "boolattn"
 #: Operator names for each text, or 0 and 1 of the shape (batch, operators).
 OperatorLabels: TypeAlias = "Sequence[Sequence[str]] | Tensor"
-#: A forward pass without Boolean bias.
-NO_BIAS = backend.ForwardPass(torch.empty(0), None)
+NO_BIAS = backend.ForwardPass(torch.empty(0), None)  # a forward pass without Boolean bias
 
 
 class EncoderForward:

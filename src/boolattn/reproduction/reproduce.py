@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What a training that is not finished was begun with.
-_BEGUN = "begun.json"
-#: Marks of p values below a level.
-_MARKS = {0.001: " ‡", 0.05: " †", 2.0: ""}
+_BEGUN = "begun.json"  # What a training that is not finished was begun with
+_MARKS = {0.001: " ‡", 0.05: " †", 2.0: ""}  # Of p values below a level
 
 
 @dataclass(frozen=True)

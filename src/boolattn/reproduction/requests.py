@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from boolattn.data.records import Dataset
     from boolattn.reproduction.runs import DatasetSpec, EncoderSpec, SystemSpec
 
-#: The paper's.
-SEEDS = (0, 42, 1234)
+SEEDS = (0, 42, 1234)  # The paper's
 #: Inputs that have fingerprints, in words.
 _INPUTS = {"data": "data", "encoder": "encoder weights", "start": "weights to start from"}
 #: Settings that change no result: the encoder's folder, whose weights have a fingerprint; speed.
@@ -42,8 +41,7 @@ _IRRELEVANT = ("model.encoder ", "train.chunk ", "train.captured ")
 _PLUGIN_ONLY = ("train.scope_weight ", "plugin.")
 _WEIGHTS = (".safetensors", ".bin")
 
-#: Opens a data set, once for all runs that use it.
-open_data = lru_cache(maxsize=2)(open_dataset)
+open_data = lru_cache(maxsize=2)(open_dataset)  # Once for all runs that use a data set
 
 
 @lru_cache(maxsize=1)

@@ -22,10 +22,8 @@ from boolattn.settings import build
 
 T = TypeVar("T")
 
-#: Of the files of runs.
-ENDING, FORMAT = ".jsonl.xz", "boolattn-run-2"
-#: Name of the encoder in runs of systems that have none.
-NO_ENCODER = "none"
+ENDING, FORMAT = ".jsonl.xz", "boolattn-run-2"  # Of the files of runs
+NO_ENCODER = "none"  # Name of the encoder in runs of systems that have none
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,10 +39,8 @@ logger = logging.getLogger(__name__)
 
 Reply = dict[str, Any]
 _NO_DOCUMENT = (404, "no_document", "the index has no document with this id")
-#: Documents encoded at once; a search waits for no more than these.
-_BATCH = 8
-#: Documents that an operand is compared with besides the results.
-_MORE_CANDIDATES = 200
+_BATCH = 8  # documents encoded at once; a search waits for no more than these
+_MORE_CANDIDATES = 200  # documents that an operand is compared with besides the results
 #: Control characters, surrogates, and what stands for bytes that could not be decoded.
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffd]")
 

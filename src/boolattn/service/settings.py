@@ -9,8 +9,7 @@ from boolattn.errors import ConfigError
 from boolattn.settings import check_types, limited
 
 _MIN_KEY_LENGTH = 16  # a shorter key could be guessed over a fast network
-#: Names of this machine for itself.
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")  # names of this machine for itself
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,8 +45,7 @@ logger = logging.getLogger(__name__)
 #: Whose versions are stored.
 _PACKAGES = ("boolattn", "torch", "transformers", "accelerate", "sentence-transformers", "numpy")
 _MODEL, _OPTIMIZER, _RANDOM = "model.", "optimizer.", "random."
-#: Letters of a fingerprint.
-FINGERPRINT = 16
+FINGERPRINT = 16  # Letters of a fingerprint
 #: Parameters without weight decay, by the end of their own name: constants that are added, widths,
 #: thresholds and factors. The name of their module says nothing: the bias predictor has weights.
 _NO_DECAY_NAMES = ("bias", "sigma", "threshold", "factor")
@@ -108,8 +107,7 @@ class Loop:
     ) -> None:
         """Minimise the sum of the losses of each step.
 
-        ``log`` is called with a number of steps and the mean losses since the call before,
-        ``after_step`` with the number of steps.
+        ``log`` gets the steps so far and mean losses since its last call, ``after_step`` the steps.
         """
         steps = (self.settings.warmup_steps, self.n_steps, self.start - 1)
         schedule = get_linear_schedule_with_warmup(self.optimizer, *steps)

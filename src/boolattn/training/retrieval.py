@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The metric of the best weights.
-BEST_BY = "eval_r_precision"
+BEST_BY = "eval_r_precision"  # The metric of the best weights
 METRICS = ("recall@100", "r_precision", "leak")
 
 

@@ -22,8 +22,7 @@ from boolattn.training.losses import scope_loss
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: The task whose result is the scope loss of labelled sentences, not vectors.
-SCOPE = "scope"
+SCOPE = "scope"  # The task whose result is the scope loss of labelled sentences, not vectors
 #: Families whose positions count from 0 and whose layers all attend to the whole text.
 _PACKABLE = ("bert", "electra")
 

@@ -19,8 +19,7 @@ SPLITS = {
     "validation": ("recipes", "places", "software", "creatures", "spells"),
     "test": ("films", "animals", "plants", "peoples"),
 }
-#: Results of a query that are judged, and the share that must be relevant.
-DEPTH, _SHARE = 5, 0.6
+DEPTH, _SHARE = 5, 0.6  # results of a query that are judged, and the share that must be relevant
 _QUERY = {"query": str, "type": str, "relevant": list, "excluded": list, "undecided": list}
 
 
