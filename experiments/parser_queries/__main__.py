@@ -70,9 +70,10 @@ COUNTS = {
     "passages": 16_000,
     "listed": 24_000,
     "typed": 150_000,
+    "spoken": 60_000,
 }
 #: The sources that may hold the words of the taxa benchmark's held-out wordings.
-_EXEMPT = frozenset({"everyday", "letters", "passages", "listed", "typed"})
+_EXEMPT = frozenset({"everyday", "letters", "passages", "listed", "typed", "spoken"})
 _HELD_OUT = "held_out:"
 #: One held-out query for so many training queries of a generator.
 _HELD_OUT_SHARE = 40
@@ -108,7 +109,7 @@ def labelled_rows(options: argparse.Namespace) -> Iterator[tuple[str, LabelledQu
         "plots": plot_queries(counts["plots"], seed),
         "everyday": everyday_queries(counts["everyday"], seed),
         "letters": letter_queries(counts["letters"], seed),
-        **{name: everyday_queries(counts[name], seed, name) for name in ("listed", "typed")},
+        **{n: everyday_queries(counts[n], seed, n) for n in ("listed", "typed", "spoken")},
         **_held_out(counts, seed),
     }
     if options.texts:
@@ -200,18 +201,17 @@ def _from_texts(
         if not titles or not other:
             continue
         share = _HELD_OUT_SHARE if is_held_out else 1
+        sizes = {name: count // share for name, count in counts.items()}
         sources |= {
-            f"{prefix}titles": title_queries(titles, counts["titles"] // share, seed),
-            f"{prefix}about_titles": queries_about_titles(
-                titles, counts["about_titles"] // share, seed
-            ),
-            f"{prefix}documents": sentence_texts(other, counts["documents"] // share, seed),
+            f"{prefix}titles": title_queries(titles, sizes["titles"], seed),
+            f"{prefix}about_titles": queries_about_titles(titles, sizes["about_titles"], seed),
+            f"{prefix}documents": sentence_texts(other, sizes["documents"], seed),
         }
         if passages:
-            n = counts["letters"] // share
+            n = sizes["letters"]
             quoted = [text for text in (*other, *passages) if not _MARKUP.search(text)]
             sources |= {
-                f"{prefix}passages": sentence_texts(passages, counts["passages"] // share, seed),
+                f"{prefix}passages": sentence_texts(passages, sizes["passages"], seed),
                 f"{prefix}letters": letter_queries(n, seed, quoted, held_out=is_held_out),
             }
     return sources

@@ -70,7 +70,7 @@ def everyday_queries(n: int, seed: int, source: str = "everyday") -> Iterator[La
     """
     rng = random.Random(f"{source} {seed}")
     writer, phrases = QueryWriter(rng, held_out=False), bare_phrases(_MOST_WORDS)
-    lists = "letters" if source == "listed" else source
+    lists = {"listed": "letters", "spoken": "typed"}.get(source, source)
     wordings = table(lists)[source]["train"].strip().split("\n")
     for _ in range(n):
         drawn = ["", *rng.sample(phrases, _MOST_PHRASES)]

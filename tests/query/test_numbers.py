@@ -77,6 +77,14 @@ def conditions(text, ranges=FIELDS):
         ("soup not over 30 minutes", "not over 30 minutes", ["minutes<=30"]),
         ("soup not under 30 minutes", "not under 30 minutes", ["minutes>=30"]),
         ("soup but not over 30 minutes", "but not over 30 minutes", ["minutes<=30"]),
+        ("dogs, i can't pay more than 300 euro", "can't pay more than 300 euro", ["price<=300"]),
+        ("dogs, cannot spend over 300 euro", "cannot spend over 300 euro", ["price<=300"]),
+        (
+            "dogs dont want to pay more than 300 euro",
+            "dont want to pay more than 300 euro",
+            ["price<=300"],
+        ),
+        ("dogs, we can pay more than 300 euro", "more than 300 euro", ["price>300"]),
         ("soup with a rating of 4 or higher", "with a rating of 4 or higher", ["rating>=4"]),
         ("soup, rating 4 and up", "rating 4 and up", ["rating>=4"]),
         # The name of the field beside the number.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from boolattn.query.tree import Atom
 from boolattn.search import Searcher
 from boolattn.search.evidence import LexicalEvidence
+from boolattn.search.exclusion import Exclusion
 from boolattn.stores.analysis import value_tags
 from boolattn.stores.filters import Filter
 
@@ -44,6 +46,34 @@ def ids(searcher, query, n, **options):
 def test_a_document_with_the_value_ranks_first(searcher, query, expected):
     assert ids(searcher, query, len(expected)) == expected
     assert ids(searcher, query, len(expected), kinds=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("in Germany", {"adler", "lake", "inn", "villa"}),
+        ("germany", {"adler", "lake", "inn", "villa"}),
+        ("the United States", {"bar"}),
+    ],
+)
+def test_a_value_inside_a_place_that_is_asked_for_ranks_first(searcher, query, expected):
+    # A text that names the place need not be in it.
+    guide = {
+        "id": "guide",
+        "text": "Houses in Germany and the United States. " * 3,
+        "city": "Paris",
+    }
+    towns = Searcher.from_texts([*HOTELS, guide], searcher.encoder)
+    assert ids(towns, query, len(expected)) == expected
+    assert ids(towns, query, len(expected), kinds=False) != expected
+
+
+def test_a_noun_of_places_names_none(searcher):
+    with searcher.store.reading() as reader:
+        for words, is_name in (("countries", False), ("germany", True)):
+            tree = Atom(words)
+            [terms] = Exclusion(tree, reader).terms()
+            assert any(term.startswith("=#") for term in terms) is is_name
 
 
 @pytest.mark.parametrize(
@@ -166,7 +196,7 @@ def test_a_field_that_is_true_is_a_word_of_the_query(searcher):
         ("accident free", {"tom", "rex"}),
         ("no accident", {"tom", "rex"}),
         ("untrained", {"leo"}),
-        ("cat that is not untrained", {"tom"}),
+        ("cat, not untrained", {"tom"}),
     ],
 )
 def test_values_exclude_beside_what_is_wanted(query, expected):

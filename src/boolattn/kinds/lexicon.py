@@ -24,22 +24,19 @@ if TYPE_CHECKING:
 
     Spans = Iterable[tuple[int, int]]
 
-#: Written by ``experiments/kinds_lexicon.py``.
-_FILE = Path(__file__).with_name("wordnet.npz")
+_FILE = Path(__file__).with_name("wordnet.npz")  # written by experiments/kinds_lexicon.py
 _ADDITIONS = Path(__file__).with_name("additions.txt")
 #: Flags of an entry: the name of one thing; a thing of a kind whose name is not the kind's; written
 #: with a capital letter; an adjective, which says that something has to do with the kind.
 NAME, MEMBER, CAPITAL, RELATED = 1, 2, 4, 8
-VALUE = "="  # begins the tag of a value of the metadata
-SHIFT = 4
+VALUE, SHIFT = "=", 4  # begins the tag of a value of the metadata; bits of the flags
 _LONGEST, _LIST = 4, 6  # words of a phrase, and characters between those of a list
-_FOOD, _LAND = 10, (12, 14)  # classes: of food; of places, and of islands, mountains and lakes
+_FOOD, LAND = 10, (12, 14)  # classes: of food; of places, and of islands, mountains and lakes
 _WORD = re.compile(r"[^\W_]+")
 _GAP = re.compile(r"[ \t\u00a0'’‐‑-]?|'s |’s ")
 _FREE = re.compile(r"(?:[-‐‑ ]free)?(?: (?!(?:and|but|for|in|or|with)\b)[\w-]+){0,2} ")
 _PLURALS = (("ies", "y"), ("ches", "ch"), ("shes", "sh"), ("ses", "s"), ("xes", "x"), ("zes", "z"))
-#: Kinds that people name by the first word alone, which alone names something else.
-_SHORTENED = {"dairy": "dairy product", "alcoholic": "alcohol"}
+_SHORTENED = {"dairy": "dairy product", "alcoholic": "alcohol"}  # what people say, and mean
 
 
 class _Wordnet(NamedTuple):
@@ -168,10 +165,9 @@ class Kinds:
         capital = [word[0][0].isupper() for word in words]
         long = [word[0][0].isupper() for word in words if len(word[0]) > 3]
         is_title = len(long) > 1 and all(long)
-        ends = [word.end() for word in words]
+        at, ends = 0, [word.end() for word in words]
         gaps = zip(ends, (word.start() for word in words[1:]), strict=False)
         joined = [False, *(bool(_GAP.fullmatch(text, *gap)) for gap in gaps), False]
-        at = 0
         while at < len(words):
             length = 1
             for n in range(self._longest(lowered[at : at + _LONGEST]), 0, -1):
@@ -257,6 +253,10 @@ class Kinds:
         entries = tuple(e for e in self._find(plain_phrase(phrase)) or () if not e & MEMBER)
         return tuple(e for e in entries if bool(e & NAME) == phrase[:1].isupper()) or entries
 
+    def is_name(self, phrase: str) -> bool:
+        """Tell whether a phrase names nothing but one thing, as a country or a person."""
+        return all(entry & NAME for entry in self._named(phrase))
+
     def _find(self, phrase: str) -> tuple[int, ...] | None:
         """Return the entries of a phrase that is known; plurals count as singulars."""
         *first, last = phrase.rsplit(" ", 1)
@@ -276,12 +276,12 @@ class Kinds:
         return classes[node] if node < len(classes) else -1
 
     def _is_land(self, entry: int) -> bool:
-        return self.class_of(_tag(entry >> SHIFT)) in _LAND
+        return self.class_of(_tag(entry >> SHIFT)) in LAND
 
     @cached_property
     def _dishes(self) -> frozenset[str]:
         """The tags of prepared food; a dish is also a bowl."""
-        tags = [_tag(entry >> SHIFT) for entry in self._named("dish")]
+        tags = (_tag(entry >> SHIFT) for entry in self._named("dish"))
         return frozenset(tag for tag in tags if self.class_of(tag) == _FOOD)
 
     def _tags(self, entries: Iterable[int]) -> Iterator[str]:

@@ -47,7 +47,8 @@ _VERB = rf"(?:(?:{any_of(TABLE['verbs'])})\s+)?"
 #: What belongs to a phrase and stands before it: "that were not", "but not", "which takes".
 _BEFORE = re.compile(
     rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never|nothing|none|no|neither|nor)|"
-    rf"except|without|(?:is|are|was|were|do|does|did)n['\u2019]?t)\s+(?:(?:those|ones|any)\s+)?(?P<done>(?<!\bno\s)[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
+    r"except|without|(?:is|are|was|were|do|does|did)n['\u2019]?t|(?:(?:ca|wo|do|could|would)n['\u2019]?t|"
+    rf"can\s?not)\s+(?:want\s+to\s+)?(?:afford|go|pay|spend))\s+(?:(?:those|ones|any)\s+)?(?P<done>(?<!\bno\s)[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
 )
 _MINUS = re.compile(r"(?<!\S)[-–−]")

@@ -46,6 +46,8 @@ _ASKS = re.compile(
 _EMPTY = re.compile(rf"(?:(?:{any_of(WORDS['empty'])})\b|\W|_)*")
 #: What a word excludes that holds no cue.
 _FREE = re.compile(r"(\w+)[ -]free\b", re.IGNORECASE)
+_SAYS_FREE = re.compile(r"[ -]free\b", re.IGNORECASE)
+_NOT_FREE = re.compile(r"(?:not|(?:is|are)n['’]?t)\s+(\w+[ -]free)", re.IGNORECASE)
 _IMPLIED = {word: phrases_of(names) for word, names in WORDS["implied"].items()}
 _IMPLYING = re.compile(rf"(?<![\w-])(?:{'|'.join(_IMPLIED)})(?![\w-])", re.IGNORECASE)
 #: Of a longer text the parser may not have read the end.
@@ -108,16 +110,14 @@ class QueryReader:
             for atom in (atom for atom, sign in signed if sign > 0):
                 named = dict(implied_exclusions(atom.words))
                 implied = {name: span for name, span in implied.items() if name in named}
-        elif any(sign > 0 and atom.words for atom, sign in signed):
-            free = (_FREE.match(atom.words) for atom, sign in signed if sign < 0)
-            if names := [Atom(match[1]) for match in free if match]:  # "not meat-free" has meat
-                tree, untyped = join_all([plan.tree, *names]), ((),) * len(names)
-                plan = replace(plan, tree=tree, parsed=tree, spans=(*plan.spans, *untyped))
+        elif untyped := _of_not_free(plan, signed):
+            tree, spans = join_all([plan.tree, *untyped]), ((),) * len(untyped)
+            plan = replace(plan, tree=tree, parsed=tree, spans=(*plan.spans, *spans))
         if not implied or plan.fallback == NO_PARSER or not self.may_exclude([*implied]):
             return plan
         tree = join_all([plan.tree, *(Not(Atom(name)) for name in implied)])
-        spans = (*plan.spans, *((span,) for span in implied.values()))
-        return replace(plan, tree=tree, parsed=tree, spans=spans, fallback="")
+        typed = (*plan.spans, *((span,) for span in implied.values()))
+        return replace(plan, tree=tree, parsed=tree, spans=typed, fallback="")
 
     def may_be_title(self, plan: Plan) -> bool:
         """Tell whether the parser took the text apart, which would be wrong for a title."""
@@ -162,6 +162,9 @@ class QueryReader:
         plan = Plan(text, in_words(phrase), phrase, phrase, self._spans([((0, len(text)),)]))
         if self.parser is None:
             return replace(plan, fallback=NO_PARSER)
+        if match := _NOT_FREE.fullmatch(text.strip()):
+            tree = anchored(join_all([Not(Atom(match[1])), *self.added]))
+            return Plan(text, in_words(tree), tree, tree, self._spans([(), (match.span(1),)]))
         [output] = self.parser.parse([text])
         parsed = output.parsed
         if parsed is None or (parsed.is_plain and not _is_request(text, parsed.operands[0])):
@@ -234,6 +237,19 @@ def implied_exclusions(text: str) -> list[tuple[str, Span]]:
         for match in _IMPLYING.finditer(unquoted)
         for name in _IMPLIED[match[0].lower()]
     ]
+
+
+def _of_not_free(plan: Plan, signed: Sequence[tuple[Atom, int]]) -> list[QueryTree]:
+    """Return what "not meat-free" means besides: with meat; or, said of meat, not meat-free."""
+    if not any(sign > 0 and atom.words for atom, sign in signed):
+        return []
+    free = (_FREE.match(atom.words) for atom, sign in signed if sign < 0)
+    parts: list[QueryTree] = [Atom(match[1]) for match in free if match]
+    if Operator.NOT in {cue.operator for cue in find_cues(plan.text)}:
+        for (atom, sign), spans in zip(signed, plan.spans, strict=True):
+            if sign > 0 and spans and _SAYS_FREE.match(plan.text, spans[-1][1]):
+                parts.append(Not(Atom(f"{atom.words}-free")))
+    return parts
 
 
 def _is_request(text: str, spans: Spans) -> bool:

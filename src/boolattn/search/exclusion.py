@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boolattn.kinds.lexicon import VALUE, is_tag, related
+from boolattn.kinds.lexicon import LAND, VALUE, is_tag, related
 from boolattn.query.tree import Clause, QueryTree, clauses, conjunctions, signed_atoms, truth
 from boolattn.stores import analysis
 from boolattn.stores.analysis import LACKS, asserted_terms, operand_terms, terms_of, value_tags
@@ -76,20 +76,29 @@ class Exclusion:
             yield list(dict.fromkeys(term for row in rows for term in operands[row][0]))
 
     def tags(self) -> list[list[str]]:
-        """Return, for each operand, the tags of the kinds that its phrases name."""
+        """Return, for each operand, the tags of the kinds that its phrases name.
+
+        With those of values in a place that it names: Lyon is one in France.
+        """
         return [
             [
                 term
-                for _, senses in self._phrases(words)
+                for phrase, senses in self._phrases(words)
                 for tag in self._sense(senses)
                 if self._class_of(tag) not in _NO_EVIDENCE
-                for term in (tag, related(tag))
+                for term in (tag, related(tag), *self._place_tags(phrase, tag))
             ]
             for words, _ in self._operands
         ]
 
     def _phrases(self, words: str) -> Iterable[tuple[str, list[tuple[str, ...]]]]:
         return self._kinds.phrases(words) if self._kinds else [(words, [])]
+
+    def _place_tags(self, phrase: str, tag: str) -> list[str]:
+        """Return the tag of values in a place, once for each word of its name; of others none."""
+        is_name = self._kinds is not None and self._kinds.is_name(phrase)
+        is_place = is_name and self._class_of(tag) in LAND
+        return [f"{VALUE}{tag}"] * len(operand_terms(phrase)) if is_place else []
 
     def _class_of(self, tag: str) -> int:
         return self._kinds.class_of(tag) if self._kinds else -1

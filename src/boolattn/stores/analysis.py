@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boolattn.files import package_table
-from boolattn.kinds.lexicon import VALUE, Kinds
+from boolattn.kinds.lexicon import LAND, VALUE, Kinds
 from boolattn.query.tokens import WORDS, any_of, find_cues, spell_out
 from boolattn.query.tree import Operator
 from boolattn.stores.values import items
@@ -288,6 +288,13 @@ def value_tags(text: str, *, whole: bool = False) -> list[str]:
     ]
 
 
+def land_tags(text: str, kinds: Kinds | None) -> list[str]:
+    """Return the tags of the places that a text names, and of those around them."""
+    if kinds is None:
+        return []
+    return [t for t in kinds.tags(text)[0] if t[0] == "#" and kinds.class_of(t) in LAND]
+
+
 def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     """Analyse title and text of a document.
 
@@ -312,8 +319,11 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     asserted = [*sorted(about & tags), *sorted(about - tags)]
     denied = [*sorted(tags - about), *sorted(counts.keys() - about)]
     lacks = denied[len(tags - about) :] if len(spans) == 1 else ()
-    named_tags = (value_tags(value, whole=True) for value in named_values(document.metadata))
-    values = sorted(frozenset(chain([f"{LACKS}{term}" for term in lacks], *named_tags)))
+    texts = [*named_values(document.metadata)]
+    # The city Lyon is a value in France too.
+    places = [f"{VALUE}{tag}" for tag in land_tags("\n".join(texts), kinds)]
+    named_tags = (value_tags(value, whole=True) for value in texts)
+    values = sorted({*(f"{LACKS}{term}" for term in lacks), *places, *chain(*named_tags)})
     # A tag is no word: it adds nothing to the length, and counts by its rarity alone.
     counts.update(dict.fromkeys([*sorted(tags), *values], 0))
     return DocumentTerms(counts, [*values, *asserted], denied)
