@@ -84,6 +84,11 @@ def conditions(text, ranges=FIELDS):
             "dont want to pay more than 300 euro",
             ["price<=300"],
         ),
+        (
+            "dogs, would not pay more than 300 euro",
+            "would not pay more than 300 euro",
+            ["price<=300"],
+        ),
         ("dogs, we can pay more than 300 euro", "more than 300 euro", ["price>300"]),
         ("soup with a rating of 4 or higher", "with a rating of 4 or higher", ["rating>=4"]),
         ("soup, rating 4 and up", "rating 4 and up", ["rating>=4"]),

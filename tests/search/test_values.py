@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from boolattn.kinds.lexicon import load_kinds
 from boolattn.query.tree import Atom
 from boolattn.search import Searcher
 from boolattn.search.evidence import LexicalEvidence
 from boolattn.search.exclusion import Exclusion
-from boolattn.stores.analysis import value_tags
+from boolattn.stores.analysis import land_tags, value_tags
 from boolattn.stores.filters import Filter
 
 #: Their texts say nothing of the values, or the opposite.
@@ -66,6 +67,18 @@ def test_a_value_inside_a_place_that_is_asked_for_ranks_first(searcher, query, e
     towns = Searcher.from_texts([*HOTELS, guide], searcher.encoder)
     assert ids(towns, query, len(expected)) == expected
     assert ids(towns, query, len(expected), kinds=False) != expected
+
+
+def test_a_place_counts_once_beside_a_category():
+    rows = (("hb", "hotel", "Berlin"), ("mb", "museum", "Berlin"), ("hm", "hotel", "Munich"))
+    text = "Near the hotel quarter, with a view of the river."
+    houses = [{"id": name, "text": text, "category": c, "city": city} for name, c, city in rows]
+    towns = Searcher.from_texts(houses)
+    for query in ("hotels in Berlin", "hotel Berlin"):
+        assert [hit.id for hit in towns.search(query, 1).hits] == ["hb"]
+    for value in ("worldwide except France", "Paris Hilton", "Nancy Drew"):
+        assert [*land_tags(value, load_kinds())] == []
+    assert [*land_tags("Lyon, France", load_kinds())]
 
 
 def test_a_noun_of_places_names_none(searcher):

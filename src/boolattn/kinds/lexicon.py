@@ -181,13 +181,13 @@ class Kinds:
                 names = [entry for entry in entries if may_be_name and entry & NAME]
                 nouns = [e for e in entries if not e & NAME and may_be[bool(e & CAPITAL)]]
                 # A list of names has each without a capital too, which makes it no noun.
-                common = is_title and [e for e in nouns if e | NAME not in entries]
+                common = [e for e in nouns if is_title and e | NAME not in entries]
                 is_place = lowered[at - 1 : at] in (["from"], ["in"], ["near"], ["to"])
-                chosen = tuple((not is_place and common) or names or nouns)
+                chosen = (*common, *(names if is_place else ())) if common else names or nouns
                 if joined[end] and self._is_land((self._lookup(lowered[end]) or (0,))[0]):
                     chosen = tuple(e & ~(RELATED * self._is_land(e)) for e in chosen)  # Greek isle
                 if chosen:
-                    yield Mention(words[at].start(), ends[end - 1], chosen)
+                    yield Mention(words[at].start(), ends[end - 1], tuple(chosen))
                 if n == 1 or not self._is_divided(lowered[at:end], chosen):
                     break
                 length = 1

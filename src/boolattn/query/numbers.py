@@ -48,7 +48,7 @@ _VERB = rf"(?:(?:{any_of(TABLE['verbs'])})\s+)?"
 _BEFORE = re.compile(
     rf"(?<!\w)(?:(?:that|which|who)\s+)?(?P<negation>(?:{_VERB}(?:(?:but|and)\s+)?(?:not|never|nothing|none|no|neither|nor)|"
     r"except|without|(?:is|are|was|were|do|does|did)n['\u2019]?t|(?:(?:ca|wo|do|could|would)n['\u2019]?t|"
-    rf"can\s?not)\s+(?:want\s+to\s+)?(?:afford|go|pay|spend))\s+(?:(?:those|ones|any)\s+)?(?P<done>(?<!\bno\s)[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
+    rf"(?:can|could|do|will|would)\s?not)\s+(?:want\s+to\s+)?(?:afford|go|have|pay|spend))\s+(?:(?:those|ones|any)\s+)?(?P<done>(?<!\bno\s)[^\W\d_]+(?:ed|ing)\s+)?)?{_VERB}(?:an?\s+)?\Z",
     re.IGNORECASE,
 )
 _MINUS = re.compile(r"(?<!\S)[-–−]")

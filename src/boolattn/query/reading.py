@@ -47,6 +47,9 @@ _EMPTY = re.compile(rf"(?:(?:{any_of(WORDS['empty'])})\b|\W|_)*")
 #: What a word excludes that holds no cue.
 _FREE = re.compile(r"(\w+)[ -]free\b", re.IGNORECASE)
 _SAYS_FREE = re.compile(r"[ -]free\b", re.IGNORECASE)
+_CUES = re.compile(rf"\b(?:{any_of(WORDS['not'] + ', ' + WORDS['excludes'])}|unless|\w+nt)\b", re.I)
+#: One negation, directly before "sugar-free".
+_CUE = re.compile(r"\A(.*)\b(?:no|not|\w+n['’]?t)\s+\Z", re.IGNORECASE | re.DOTALL)
 _NOT_FREE = re.compile(r"(?:not|(?:is|are)n['’]?t)\s+(\w+[ -]free)", re.IGNORECASE)
 _IMPLIED = {word: phrases_of(names) for word, names in WORDS["implied"].items()}
 _IMPLYING = re.compile(rf"(?<![\w-])(?:{'|'.join(_IMPLIED)})(?![\w-])", re.IGNORECASE)
@@ -162,7 +165,7 @@ class QueryReader:
         plan = Plan(text, in_words(phrase), phrase, phrase, self._spans([((0, len(text)),)]))
         if self.parser is None:
             return replace(plan, fallback=NO_PARSER)
-        if match := _NOT_FREE.fullmatch(text.strip()):
+        if match := _NOT_FREE.fullmatch(text.strip(" .!?")):
             tree = anchored(join_all([Not(Atom(match[1])), *self.added]))
             return Plan(text, in_words(tree), tree, tree, self._spans([(), (match.span(1),)]))
         [output] = self.parser.parse([text])
@@ -244,12 +247,13 @@ def _of_not_free(plan: Plan, signed: Sequence[tuple[Atom, int]]) -> list[QueryTr
     if not any(sign > 0 and atom.words for atom, sign in signed):
         return []
     free = (_FREE.match(atom.words) for atom, sign in signed if sign < 0)
-    parts: list[QueryTree] = [Atom(match[1]) for match in free if match]
-    if Operator.NOT in {cue.operator for cue in find_cues(plan.text)}:
-        for (atom, sign), spans in zip(signed, plan.spans, strict=True):
-            if sign > 0 and spans and _SAYS_FREE.match(plan.text, spans[-1][1]):
-                parts.append(Not(Atom(f"{atom.words}-free")))
-    return parts
+    meant: list[QueryTree] = [Atom(match[1]) for match in free if match]
+    for (atom, sign), spans in zip(signed, plan.spans, strict=True):
+        says_free = sign > 0 and spans and _SAYS_FREE.match(plan.text, spans[-1][1])
+        cue = _CUE.search(plan.text[: spans[-1][0]]) if says_free else None
+        if cue and not _CUES.search(cue[1]):
+            meant.append(Not(Atom(f"{atom.words}-free")))
+    return meant
 
 
 def _is_request(text: str, spans: Spans) -> bool:

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from boolattn.files import package_table
-from boolattn.kinds.lexicon import LAND, VALUE, Kinds
+from boolattn.kinds.lexicon import LAND, SHIFT, VALUE, Kinds
 from boolattn.query.tokens import WORDS, any_of, find_cues, spell_out
 from boolattn.query.tree import Operator
 from boolattn.stores.values import items
@@ -288,11 +288,13 @@ def value_tags(text: str, *, whole: bool = False) -> list[str]:
     ]
 
 
-def land_tags(text: str, kinds: Kinds | None) -> list[str]:
-    """Return the tags of the places that a text names, and of those around them."""
-    if kinds is None:
-        return []
-    return [t for t in kinds.tags(text)[0] if t[0] == "#" and kinds.class_of(t) in LAND]
+def land_tags(value: str, kinds: Kinds) -> Iterator[str]:
+    """Yield the tags of what is around a place that a value is the name of: "Lyon, France"."""
+    for part in filter(kinds.is_name, map(str.strip, value.split(","))):
+        named = [mention for mention in kinds.mentions(part) if mention[:2] == (0, len(part))]
+        itself = {f"#{entry >> SHIFT:x}" for mention in named for entry in mention.entries}
+        around = kinds.tags(part)[0] - itself if named else ()
+        yield from (tag for tag in around if tag[0] == "#" and kinds.class_of(tag) in LAND)
 
 
 def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
@@ -321,7 +323,8 @@ def document_terms(document: Document, kinds: Kinds | None) -> DocumentTerms:
     lacks = denied[len(tags - about) :] if len(spans) == 1 else ()
     texts = [*named_values(document.metadata)]
     # The city Lyon is a value in France too.
-    places = [f"{VALUE}{tag}" for tag in land_tags("\n".join(texts), kinds)]
+    around = chain.from_iterable(land_tags(text, kinds) for text in texts if kinds)
+    places = [f"{VALUE}{tag}" for tag in around]
     named_tags = (value_tags(value, whole=True) for value in texts)
     values = sorted({*(f"{LACKS}{term}" for term in lacks), *places, *chain(*named_tags)})
     # A tag is no word: it adds nothing to the length, and counts by its rarity alone.

@@ -172,16 +172,11 @@ def finish_graph(
 
 
 def _join_heads(graph: onnx.GraphProto) -> None:
-    """Let attention read and write the heads of a token side by side: no tensor is transposed.
-
-    The mask of padding is left out, for a text runs alone.
-    """
+    """Let attention read and write the heads of a token side by side: no tensor is transposed."""
     types = {value.name: value.type.tensor_type for value in graph.value_info}
     makers = {name: node for node in graph.node for name in node.output}
     users = {name: node for node in graph.node for name in node.input}
     for node in [node for node in graph.node if node.op_type == "Attention"]:
-        if len(node.input) > 3 and types[node.input[3]].elem_type == TensorProto.BOOL:
-            del node.input[3:]
         around = (*map(makers.get, node.input[:3]), users.get(node.output[0]))
         transposed = [other for other in around if other and other.op_type == "Transpose"]
         if len(transposed) < 4:
