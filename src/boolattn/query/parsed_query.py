@@ -142,6 +142,7 @@ _SIGNS = {"AND": "&&&", "OR": "||", "NOT": "!!!", "IT": "PC", "US": "UK"}
 _OPERATOR = re.compile(r"(?<![^\s(,])(?:AND|OR|NOT|IT|US)(?![^\s),.?!])")
 #: A parser without these would take "not gluten-free" for gluten.
 _FREE = re.compile(rf"\b({any_of(WORDS['lacked'])}) free\b(?! of\b)", re.IGNORECASE)
+_EQUALS = re.compile(r"(?<![!<>])=")  # it was read as a NOT
 _NOT_FREE = re.compile(rf"(\b(?:{any_of(WORDS['not'])}|\w+nt)[ -][^\W\d_]+)-free\b", re.IGNORECASE)
 _NEUTRAL = frozenset(phrases_of(WORDS["neutral"]))
 #: A dash too, before a word.
@@ -174,11 +175,12 @@ class ParserOutput:
 
 
 def mark_operators(text: str) -> str:
-    """Replace words in capitals, for tokenizers without, and "free", by others of equal length.
+    """Replace words in capitals, for tokenizers without, "free" and "=", by others of equal length.
 
     >>> mark_operators("dog and cat food AND toys NOT balls"), mark_operators("not smoke free")
     ('dog and cat food &&& toys !!! balls', 'not smokebased')
     """
+    text = _EQUALS.sub(":", text)
     if any(sign.islower() for sign in text):
         text = _OPERATOR.sub(lambda match: _SIGNS[match[0]], text)
     return _NOT_FREE.sub(r"\1based", _FREE.sub(r"\1-free", text))
