@@ -78,7 +78,10 @@ def test_a_place_counts_once_beside_a_category():
         assert [hit.id for hit in towns.search(query, 1).hits] == ["hb"]
     for value in ("worldwide except France", "Paris Hilton", "Nancy Drew"):
         assert [*land_tags(value, load_kinds())] == []
-    assert [*land_tags("Lyon, France", load_kinds())]
+    around, kinds = {*land_tags("Berlin", load_kinds())}, load_kinds()
+    assert around.isdisjoint(*kinds.senses("Berlin"))
+    assert not around.isdisjoint(*kinds.senses("Germany"))
+    assert [*land_tags("Lyon, France", kinds)]
 
 
 def test_a_noun_of_places_names_none(searcher):
